@@ -1,0 +1,3 @@
+//! A ttrpc that can tell a slow peer from a dead one.
+
+#![forbid(unsafe_code)]

@@ -1,3 +1,6 @@
 //! A ttrpc that can tell a slow peer from a dead one.
 
 #![forbid(unsafe_code)]
+
+pub mod status;
+pub mod wire;

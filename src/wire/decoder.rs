@@ -1,0 +1,387 @@
+//! Bytes in, frames out.
+
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
+
+use super::frame::Frame;
+use super::header::{Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader};
+
+/// Makes frames of bytes that come in pieces of any size.
+///
+/// # In
+///
+/// [`decode`](Self::decode) with the bytes that were read; or, for a large payload, bytes put
+/// straight into [`partial_payload`](Self::partial_payload), then [`take_complete`](Self::take_complete).
+///
+/// # Out
+///
+/// [`Decoded`] items, in the order of the wire. Call `decode` again with the rest of its input until
+/// it returns `None`: the input is used up then, and what it held of an unfinished frame is kept.
+///
+/// # Memory
+///
+/// At most one payload of at most [`MAX_PAYLOAD`] bytes, taken when a header has announced it. It is
+/// not written to before its bytes come, so a header alone costs a peer's victim address space and no
+/// page. Payloads of frames that are skipped are never stored.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    /// At the beginning of a frame, or within its header.
+    Header(PartialHeader),
+    /// Some of the payload is still to come. `payload` has room for all of it from the beginning.
+    Payload { header: Header, payload: BytesMut },
+    /// Within a payload that nobody is going to see.
+    Skip { remaining: usize },
+    /// No frame can be found any more: where the next one begins is not known.
+    Failed(ProtocolError),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Header(PartialHeader::default())
+    }
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a connection.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes bytes from the front of `input` until one item is complete. `None` says that the input
+    /// is used up.
+    ///
+    /// A frame to be skipped is reported as soon as its header is here; its payload is then dropped
+    /// as it comes.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not ttrpc, or not any more. The decoder repeats the error from then on and takes
+    /// no more input.
+    pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Decoded>, ProtocolError> {
+        loop {
+            match &mut self.state {
+                State::Header(partial) => {
+                    let Some(header) = partial.fill(input) else {
+                        return Ok(None);
+                    };
+                    if let Some(decoded) = self.begin(header, input)? {
+                        return Ok(Some(decoded));
+                    }
+                }
+                State::Payload { header, payload } => {
+                    let missing = header.payload_length().saturating_sub(payload.len());
+                    payload.extend_from_slice(take(input, missing));
+                    return Ok(self.take_complete());
+                }
+                State::Skip { remaining } => {
+                    *remaining -= take(input, *remaining).len();
+                    if *remaining > 0 {
+                        return Ok(None);
+                    }
+                    self.state = State::default();
+                }
+                State::Failed(error) => return Err(*error),
+            }
+        }
+    }
+
+    /// The buffer of a payload of which much is missing, and how many bytes that is.
+    ///
+    /// A caller that reads from a socket may append at most so many bytes to the buffer, instead of
+    /// passing them through [`decode`](Self::decode), and saves a large payload one copy. It must
+    /// neither append more nor change what is there. `None` where the copy is cheaper than a read of
+    /// its own: frames that follow are then read together with what is missing.
+    pub fn partial_payload(&mut self) -> Option<(&mut BytesMut, usize)> {
+        match &mut self.state {
+            State::Payload { header, payload } => {
+                let missing = header.payload_length().saturating_sub(payload.len());
+                (missing >= WORTH_A_READ).then_some((payload, missing))
+            }
+            State::Header(_) | State::Skip { .. } | State::Failed(_) => None,
+        }
+    }
+
+    /// The frame, if the bytes appended to [`partial_payload`](Self::partial_payload) have completed
+    /// it.
+    pub fn take_complete(&mut self) -> Option<Decoded> {
+        let (header, payload) = match &mut self.state {
+            State::Payload { header, payload } if payload.len() >= header.payload_length() => {
+                (*header, mem::take(payload))
+            }
+            _ => return None,
+        };
+        debug_assert_eq!(payload.len(), header.payload_length(), "appended too much");
+        self.state = State::default();
+        let payload = payload.freeze();
+        Some(Decoded::Frame(Frame { header, payload }))
+    }
+
+    /// Whether the end of the stream would come too early here, inside a frame or after an error.
+    #[must_use]
+    pub fn is_mid_frame(&self) -> bool {
+        match &self.state {
+            State::Header(partial) => !partial.is_empty(),
+            State::Skip { remaining } => *remaining > 0,
+            State::Payload { .. } | State::Failed(_) => true,
+        }
+    }
+
+    /// Judges a header. `None`: the payload is not complete yet.
+    fn begin(
+        &mut self,
+        header: Header,
+        input: &mut &[u8],
+    ) -> Result<Option<Decoded>, ProtocolError> {
+        // RFC KA-4: before anything else, as the other fields mean nothing then.
+        if header.length >= LENGTH_LIMIT {
+            let error = ProtocolError::new(&header);
+            self.state = State::Failed(error);
+            return Err(error);
+        }
+        let length = header.payload_length();
+        // RFC KA-5, KA-10, KA-3: the type decides first, so that an overlong PING is never taken for
+        // a message that its sender should hear of.
+        let reason = match header.message_type {
+            MessageType::PING | MessageType::PONG => {
+                (length > MAX_ECHO).then_some(Skipped::LongPing)
+            }
+            MessageType::REQUEST | MessageType::RESPONSE | MessageType::DATA => {
+                (length > MAX_PAYLOAD).then_some(Skipped::Oversized)
+            }
+            _ => Some(Skipped::UnknownType),
+        };
+        if let Some(reason) = reason {
+            self.state = State::Skip { remaining: length };
+            return Ok(Some(Decoded::Skipped { header, reason }));
+        }
+        if input.len() >= length {
+            let payload = Bytes::copy_from_slice(take(input, length));
+            return Ok(Some(Decoded::Frame(Frame { header, payload })));
+        }
+        // Bounded by the check above. `with_capacity` does not write to what it takes.
+        let payload = BytesMut::with_capacity(length);
+        self.state = State::Payload { header, payload };
+        Ok(None)
+    }
+}
+
+/// What a [`Decoder`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decoded {
+    /// A frame of a known type and an allowed size.
+    Frame(Frame),
+    /// A frame whose payload is dropped while it comes.
+    Skipped {
+        /// Its header.
+        header: Header,
+        /// Why its payload is not kept.
+        reason: Skipped,
+    },
+}
+
+/// Why the payload of a frame is not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Skipped {
+    /// A message of more than [`MAX_PAYLOAD`] bytes. It costs its own stream only (RFC KA-3).
+    Oversized,
+    /// A PING or PONG of more than [`MAX_ECHO`] bytes. It is not answered (RFC KA-10).
+    LongPing,
+    /// A message type this version does not know. Nothing depends on it (RFC KA-5).
+    UnknownType,
+}
+
+/// The bytes are no ttrpc frame; nothing after them can be read (RFC KA-4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a frame announces {length} bytes, which no ttrpc peer sends: {resembles}")]
+pub struct ProtocolError {
+    length: u32,
+    resembles: Resemblance,
+}
+
+impl ProtocolError {
+    fn new(header: &Header) -> Self {
+        Self {
+            length: header.length,
+            resembles: Resemblance::of(header.length),
+        }
+    }
+
+    /// The length that the header announces, in bytes.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.length
+    }
+}
+
+/// What the first bytes of a header that is none look like. The peer's user needs to know most of
+/// all that the wrong two programs talk to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum Resemblance {
+    #[error("the bytes look like HTTP")]
+    Http,
+    #[error("the bytes look like a TLS handshake")]
+    Tls,
+    #[error("the bytes look like SSH")]
+    Ssh,
+    #[error("the stream is torn, or it is not ttrpc")]
+    Torn,
+}
+
+impl Resemblance {
+    fn of(length: u32) -> Self {
+        match &length.to_be_bytes() {
+            b"SSH-" => Self::Ssh,
+            // A handshake record or an alert, of any version since SSL 3.
+            [0x15 | 0x16, 0x03, _, _] => Self::Tls,
+            b"HTTP" | b"PRI " | b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"CONN"
+            | b"OPTI" | b"TRAC" | b"PATC" => Self::Http,
+            _ => Self::Torn,
+        }
+    }
+}
+
+/// Up to `count` bytes from the front of `input`.
+fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (taken, rest) = input.split_at(count.min(input.len()));
+    *input = rest;
+    taken
+}
+
+/// From so many missing bytes on, a read of their own is cheaper than copying them: a socket gives
+/// few more in one read, and below it the frames behind would cost a read more.
+const WORTH_A_READ: usize = 16 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::ping;
+    use super::super::header::{Flags, HEADER_LENGTH};
+    use super::*;
+
+    fn header(message_type: MessageType, length: usize) -> Header {
+        Header {
+            length: u32::try_from(length).unwrap(),
+            stream_id: 1,
+            message_type,
+            flags: Flags::NONE,
+        }
+    }
+
+    #[test]
+    fn a_header_alone_decides_what_becomes_of_a_frame() {
+        use MessageType as Type;
+        let unknown = Type::from(6);
+        let none = Type::from(0);
+        let limit = usize::try_from(LENGTH_LIMIT).unwrap();
+        let table = [
+            (Type::REQUEST, MAX_PAYLOAD, None),
+            (Type::RESPONSE, MAX_PAYLOAD, None),
+            (Type::DATA, MAX_PAYLOAD, None),
+            (Type::REQUEST, MAX_PAYLOAD + 1, Some(Skipped::Oversized)),
+            (Type::RESPONSE, MAX_PAYLOAD + 1, Some(Skipped::Oversized)),
+            (Type::DATA, limit - 1, Some(Skipped::Oversized)),
+            (Type::PING, MAX_ECHO, None),
+            (Type::PONG, MAX_ECHO, None),
+            (Type::PING, MAX_ECHO + 1, Some(Skipped::LongPing)),
+            (Type::PONG, limit - 1, Some(Skipped::LongPing)),
+            (unknown, 0, Some(Skipped::UnknownType)),
+            (unknown, limit - 1, Some(Skipped::UnknownType)),
+            (none, 8, Some(Skipped::UnknownType)),
+        ];
+        for (message_type, length, reason) in table {
+            let header = header(message_type, length);
+            let mut decoder = Decoder::new();
+            let decoded = decoder.decode(&mut &header.encode()[..]).unwrap();
+            let expected = reason.map(|reason| Decoded::Skipped { header, reason });
+            assert_eq!(decoded, expected, "{message_type} of {length}");
+            assert_eq!(decoder.is_mid_frame(), length > 0);
+        }
+    }
+
+    #[test]
+    fn a_length_from_the_limit_on_is_the_last_thing_a_decoder_says() {
+        for message_type in 0..=6 {
+            let bytes = Header {
+                length: LENGTH_LIMIT,
+                ..header(message_type.into(), 0)
+            };
+            let mut decoder = Decoder::new();
+            let error = decoder.decode(&mut &bytes.encode()[..]).unwrap_err();
+            assert_eq!(error.length(), LENGTH_LIMIT);
+            let ping = ping(1);
+            let mut more = &ping[..];
+            assert_eq!(decoder.decode(&mut more), Err(error));
+            assert_eq!(more.len(), ping.len(), "nothing is taken after an error");
+            assert!(decoder.is_mid_frame());
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_protocol_that_was_spoken_instead() {
+        let table: [(&[u8], &str); 6] = [
+            (b"GET / HTTP/1.1\r\n", "HTTP"),
+            (b"PRI * HTTP/2.0\r\n", "HTTP"),
+            (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03", "TLS"),
+            (b"SSH-2.0-OpenSSH_9.9", "SSH"),
+            (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "torn"),
+            (b"\x10\x00\x00\x00\x00\x00\x00\x01\x01\x00", "torn"),
+        ];
+        for (mut bytes, name) in table {
+            let error = Decoder::new().decode(&mut bytes).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_large_payload_may_be_read_into_its_place() {
+        let length = WORTH_A_READ + 1;
+        let mut decoder = Decoder::new();
+        assert!(decoder.partial_payload().is_none());
+        let header = header(MessageType::DATA, length);
+        decoder.decode(&mut &header.encode()[..]).unwrap();
+        decoder.decode(&mut &b"x"[..]).unwrap();
+
+        let (payload, missing) = decoder.partial_payload().unwrap();
+        assert_eq!((payload.len(), missing), (1, WORTH_A_READ));
+        let place = payload.as_ptr();
+        payload.extend_from_slice(&[b'x'; WORTH_A_READ - 1]);
+        assert_eq!(decoder.take_complete(), None);
+        assert!(
+            decoder.partial_payload().is_none(),
+            "one byte is not worth a read"
+        );
+
+        let decoded = decoder.decode(&mut &b"x"[..]).unwrap();
+        let Some(Decoded::Frame(frame)) = decoded else {
+            panic!("{decoded:?}");
+        };
+        assert_eq!(frame.payload, vec![b'x'; length]);
+        assert_eq!(frame.payload.as_ptr(), place, "the payload was never moved");
+    }
+
+    #[test]
+    fn a_payload_filled_in_place_is_taken_either_way() {
+        let header = header(MessageType::DATA, WORTH_A_READ);
+        let filled = || {
+            let mut decoder = Decoder::new();
+            decoder.decode(&mut &header.encode()[..]).unwrap();
+            let (payload, missing) = decoder.partial_payload().unwrap();
+            payload.resize(missing, b'x');
+            decoder
+        };
+        let taken = filled().take_complete();
+        assert!(taken.is_some());
+        let ping = ping(1);
+        let mut rest = &ping[..];
+        assert_eq!(filled().decode(&mut rest).unwrap(), taken);
+        assert_eq!(rest.len(), HEADER_LENGTH + 8);
+    }
+}

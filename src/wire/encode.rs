@@ -1,0 +1,417 @@
+//! From a message to a whole frame, in one pass.
+
+use protobuf::well_known_types::any::Any;
+use protobuf::{CodedOutputStream, Message};
+
+use super::fields::{
+    field_size, integer_size, optional_size, string_size, write_length, write_string,
+};
+use super::header::{Flags, HEADER_LENGTH, Header, MAX_PAYLOAD, MessageType};
+use crate::status::Status;
+
+/// A message that can be written into a frame.
+///
+/// Every rust-protobuf message is one. For bytes that are encoded already there is [`Raw`].
+///
+/// Fields that proto2 calls required are not checked; the receiver does that.
+pub trait Encode {
+    /// Bytes that [`encode`](Self::encode) is going to write. Computes what `encode` relies on, so
+    /// it is called before it, and the message does not change in between.
+    fn encoded_len(&self) -> usize;
+
+    /// Writes the message: exactly as many bytes as [`encoded_len`](Self::encoded_len) has said.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`; the functions of this module write to memory, where there are none.
+    fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()>;
+}
+
+impl<M: Message> Encode for M {
+    fn encoded_len(&self) -> usize {
+        usize::try_from(self.compute_size()).unwrap_or(usize::MAX)
+    }
+
+    fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()> {
+        self.write_to_with_cached_sizes(out)
+    }
+}
+
+/// A message that is encoded already.
+#[expect(clippy::exhaustive_structs, reason = "a name for bytes, nothing else")]
+#[derive(Clone, Copy, Debug)]
+pub struct Raw<'a>(pub &'a [u8]);
+
+impl Encode for Raw<'_> {
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()> {
+        out.write_raw_bytes(self.0)
+    }
+}
+
+/// What a request says beside its message.
+#[expect(clippy::exhaustive_structs, reason = "the fields that ttrpc has")]
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// Full name of the service, as `demo.Echo`.
+    pub service: &'a str,
+    /// Bare name of the method, as `Say`.
+    pub method: &'a str,
+    /// Time the server has, in nanoseconds. 0: no limit; negative: none is left (RFC KA-27).
+    pub timeout_nano: i64,
+    /// Pairs of key and value; a key may repeat.
+    pub metadata: &'a [(String, String)],
+}
+
+/// A REQUEST frame. The stream id may be put in later, by
+/// [`set_stream_id`](super::set_stream_id).
+///
+/// # Errors
+///
+/// Head and message together are longer than [`MAX_PAYLOAD`] (RFC KA-2).
+///
+/// # Panics
+///
+/// `payload` writes another number of bytes than it has announced.
+pub fn encode_request(
+    stream_id: u32,
+    flags: Flags,
+    head: &RequestHead<'_>,
+    payload: &dyn Encode,
+) -> Result<Vec<u8>, Oversized> {
+    let payload_len = payload.encoded_len();
+    let pairs = head.metadata.iter();
+    let size = string_size(head.service)
+        .saturating_add(string_size(head.method))
+        .saturating_add(optional_size(payload_len))
+        .saturating_add(integer_size(head.timeout_nano))
+        .saturating_add(pairs.map(|pair| field_size(pair_size(pair))).sum());
+    frame(stream_id, MessageType::REQUEST, flags, size, |out| {
+        write_string(1, head.service, out)?;
+        write_string(2, head.method, out)?;
+        write_payload(3, payload, payload_len, out)?;
+        if head.timeout_nano != 0 {
+            out.write_int64(4, head.timeout_nano)?;
+        }
+        for pair in head.metadata {
+            write_length(5, pair_size(pair), out)?;
+            write_string(1, &pair.0, out)?;
+            write_string(2, &pair.1, out)?;
+        }
+        Ok(())
+    })
+}
+
+/// A RESPONSE frame that ends a call with a message, and so with success.
+///
+/// # Errors
+///
+/// The message with its envelope is longer than [`MAX_PAYLOAD`] (RFC KA-2).
+///
+/// # Panics
+///
+/// `payload` writes another number of bytes than it has announced.
+pub fn encode_response(stream_id: u32, payload: &dyn Encode) -> Result<Vec<u8>, Oversized> {
+    let payload_len = payload.encoded_len();
+    let size = optional_size(payload_len);
+    let flags = Flags::NONE;
+    frame(stream_id, MessageType::RESPONSE, flags, size, |out| {
+        write_payload(2, payload, payload_len, out)
+    })
+}
+
+/// A RESPONSE frame that ends a call with a status.
+///
+/// It always fits into a frame, since an error that cannot be told would leave the client waiting.
+/// Where it would be longer than [`MAX_PAYLOAD`] it loses its details, all of them; the message is
+/// then cut between two characters if it is still too long.
+#[must_use]
+#[expect(
+    clippy::missing_panics_doc,
+    reason = "what does not fit is cut before it is written"
+)]
+pub fn encode_status(stream_id: u32, status: &Status) -> Vec<u8> {
+    let code = status.code().value();
+    let whole = status_size(code, status.message(), status.details());
+    let (message, details) = if field_size(whole) <= MAX_PAYLOAD {
+        (status.message(), status.details())
+    } else {
+        let room = MAX_PAYLOAD - AROUND_STATUS_MESSAGE;
+        (prefix(status.message(), room), [].as_slice())
+    };
+    let status_size = status_size(code, message, details);
+    let (kind, flags) = (MessageType::RESPONSE, Flags::NONE);
+    frame(stream_id, kind, flags, field_size(status_size), |out| {
+        write_length(1, status_size, out)?;
+        if code != 0 {
+            out.write_int32(1, code)?;
+        }
+        write_string(2, message, out)?;
+        for detail in details {
+            write_length(3, detail.encoded_len(), out)?;
+            detail.encode(out)?;
+        }
+        Ok(())
+    })
+    .expect("cut to fit above")
+}
+
+/// A DATA frame with one message, which has no envelope.
+///
+/// # Errors
+///
+/// The message is longer than [`MAX_PAYLOAD`] (RFC KA-2).
+///
+/// # Panics
+///
+/// `payload` writes another number of bytes than it has announced.
+pub fn encode_data(
+    stream_id: u32,
+    flags: Flags,
+    payload: &dyn Encode,
+) -> Result<Vec<u8>, Oversized> {
+    let size = payload.encoded_len();
+    frame(stream_id, MessageType::DATA, flags, size, |out| {
+        payload.encode(out)
+    })
+}
+
+/// A message does not fit into a frame (RFC KA-2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a payload of {size} bytes is longer than the {max} that a frame may carry")]
+#[non_exhaustive]
+pub struct Oversized {
+    /// Bytes of payload that the frame would have.
+    pub size: usize,
+    /// Bytes of payload that a frame may have: [`MAX_PAYLOAD`].
+    pub max: usize,
+}
+
+/// Writes a frame whose payload has this size, into one allocation that is just large enough.
+fn frame(
+    stream_id: u32,
+    message_type: MessageType,
+    flags: Flags,
+    size: usize,
+    write: impl FnOnce(&mut CodedOutputStream<'_>) -> protobuf::Result<()>,
+) -> Result<Vec<u8>, Oversized> {
+    let max = MAX_PAYLOAD;
+    let length = match u32::try_from(size) {
+        Ok(length) if size <= max => length,
+        _ => return Err(Oversized { size, max }),
+    };
+    let header = Header {
+        length,
+        stream_id,
+        message_type,
+        flags,
+    };
+    let mut frame = Vec::with_capacity(HEADER_LENGTH + size);
+    frame.extend_from_slice(&header.encode());
+    let mut out = CodedOutputStream::vec(&mut frame);
+    write(&mut out)
+        .and_then(|()| out.flush())
+        .expect("a vector takes every byte");
+    drop(out);
+    // A wrong length would tear the stream for every call of the connection. It is a defect of this
+    // one message's code, and stays with its caller.
+    assert_eq!(
+        frame.len() - HEADER_LENGTH,
+        size,
+        "a message wrote another number of bytes than it announced"
+    );
+    Ok(frame)
+}
+
+/// The longest beginning of `text` that has at most `room` bytes and ends with a whole character.
+fn prefix(text: &str, room: usize) -> &str {
+    let mut end = room.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn write_payload(
+    field: u32,
+    payload: &dyn Encode,
+    payload_len: usize,
+    out: &mut CodedOutputStream<'_>,
+) -> protobuf::Result<()> {
+    if payload_len == 0 {
+        return Ok(());
+    }
+    write_length(field, payload_len, out)?;
+    payload.encode(out)
+}
+
+fn pair_size((key, value): &(String, String)) -> usize {
+    string_size(key) + string_size(value)
+}
+
+fn status_size(code: i32, message: &str, details: &[Any]) -> usize {
+    let details = details
+        .iter()
+        .map(|detail| field_size(detail.encoded_len()));
+    integer_size(code.into()) + string_size(message) + details.sum::<usize>()
+}
+
+/// The most bytes in a status frame's payload beside the message: tag and length of the status, its
+/// code, tag and length of the message.
+const AROUND_STATUS_MESSAGE: usize = (1 + 4) + (1 + 10) + (1 + 4);
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use protobuf::well_known_types::wrappers::StringValue;
+
+    use super::*;
+    use crate::status::Code;
+    use crate::wire::{Request, Response};
+
+    fn payload_of(frame: Vec<u8>) -> Bytes {
+        Bytes::from(frame).split_off(HEADER_LENGTH)
+    }
+
+    fn head() -> RequestHead<'static> {
+        RequestHead {
+            service: "demo.Echo",
+            method: "Say",
+            timeout_nano: 0,
+            metadata: &[],
+        }
+    }
+
+    #[test]
+    fn a_request_is_one_frame_of_exactly_its_size() {
+        let message = StringValue {
+            value: "hi".into(),
+            ..StringValue::default()
+        };
+        let metadata = [("k".to_owned(), "v".to_owned())];
+        let head = RequestHead {
+            timeout_nano: 300,
+            metadata: &metadata,
+            ..head()
+        };
+        let frame = encode_request(5, Flags::NONE, &head, &message).unwrap();
+        let expected = b"\0\0\0\x21\0\0\0\x05\x01\0\
+            \x0a\x09demo.Echo\x12\x03Say\x1a\x04\x0a\x02hi\x20\xac\x02\x2a\x06\x0a\x01k\x12\x01v";
+        assert_eq!(frame, expected);
+        assert_eq!(
+            frame.capacity(),
+            frame.len(),
+            "one allocation, no spare room"
+        );
+    }
+
+    #[test]
+    fn what_is_empty_or_zero_is_not_written() {
+        let head = RequestHead {
+            service: "",
+            method: "",
+            ..head()
+        };
+        let request = encode_request(1, Flags::NONE, &head, &Raw(b"")).unwrap();
+        let response = encode_response(1, &Raw(b"")).unwrap();
+        assert_eq!(request.len(), HEADER_LENGTH);
+        assert_eq!(response.len(), HEADER_LENGTH);
+        assert_eq!(Request::decode(&Bytes::new()).unwrap(), Request::default());
+    }
+
+    #[test]
+    fn a_timeout_keeps_its_sign() {
+        for timeout_nano in [1, -1, i64::MAX, i64::MIN, 0] {
+            let head = RequestHead {
+                timeout_nano,
+                ..head()
+            };
+            let frame = encode_request(1, Flags::NONE, &head, &Raw(b"")).unwrap();
+            let request = Request::decode(&payload_of(frame)).unwrap();
+            assert_eq!(request.timeout_nano, timeout_nano);
+        }
+    }
+
+    #[test]
+    fn the_largest_payload_passes_and_one_byte_more_does_not() {
+        // Tag and length of the message's field take five bytes.
+        let payload = vec![0; MAX_PAYLOAD - 4];
+        let (fits, too_long) = (&payload[1..], &payload[..]);
+        let refused = Oversized {
+            size: MAX_PAYLOAD + 1,
+            max: MAX_PAYLOAD,
+        };
+        let frame = encode_response(1, &Raw(fits)).unwrap();
+        assert_eq!(frame.len(), HEADER_LENGTH + MAX_PAYLOAD);
+        assert_eq!(encode_response(1, &Raw(too_long)).unwrap_err(), refused);
+
+        let bare = vec![0; MAX_PAYLOAD + 1];
+        let frame = encode_data(1, Flags::NONE, &Raw(&bare[1..])).unwrap();
+        assert_eq!(frame.len(), HEADER_LENGTH + MAX_PAYLOAD);
+        let error = encode_data(1, Flags::NONE, &Raw(&bare)).unwrap_err();
+        assert_eq!(error, refused);
+    }
+
+    #[test]
+    #[should_panic(expected = "another number of bytes than it announced")]
+    fn a_message_that_lies_about_its_size_does_not_reach_the_wire() {
+        struct Liar;
+        impl Encode for Liar {
+            fn encoded_len(&self) -> usize {
+                1
+            }
+            fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()> {
+                out.write_raw_bytes(b"two")
+            }
+        }
+        drop(encode_data(1, Flags::NONE, &Liar));
+    }
+
+    #[test]
+    fn a_status_comes_back_as_it_was_sent() {
+        let detail = Any {
+            type_url: "example.com/demo.Detail".into(),
+            value: b"abc".into(),
+            ..Any::default()
+        };
+        for code in [1, 16, 17, -1, i32::MIN, i32::MAX] {
+            let status = Status::new(code.into(), "why").with_details(vec![detail.clone()]);
+            let response = Response::decode(&payload_of(encode_status(3, &status))).unwrap();
+            assert_eq!(response.status, Some(status));
+        }
+    }
+
+    #[test]
+    fn a_status_with_code_zero_is_success() {
+        let frame = encode_status(3, &Status::new(Code::OK, "all is well"));
+        assert_eq!(Response::decode(&payload_of(frame)).unwrap().status, None);
+    }
+
+    #[test]
+    fn an_overlong_status_loses_its_details_then_the_end_of_its_message() {
+        let detail = Any {
+            value: vec![0; MAX_PAYLOAD],
+            ..Any::default()
+        };
+        let with_detail = Status::new(Code::INTERNAL, "why").with_details(vec![detail]);
+        let response = Response::decode(&payload_of(encode_status(3, &with_detail))).unwrap();
+        assert_eq!(response.status, Some(Status::new(Code::INTERNAL, "why")));
+
+        // Characters of two bytes, behind one of one byte, so that the room ends within one of them.
+        let message = format!("a{}", "é".repeat(MAX_PAYLOAD / 2));
+        let frame = encode_status(3, &Status::new(Code::INTERNAL, message.as_str()));
+        assert!(frame.len() <= HEADER_LENGTH + MAX_PAYLOAD);
+        let status = Response::decode(&payload_of(frame))
+            .unwrap()
+            .status
+            .unwrap();
+        let lost = message.len() - status.message().len();
+        assert!(
+            message.starts_with(status.message()) && lost < 32,
+            "{lost} bytes lost"
+        );
+    }
+}

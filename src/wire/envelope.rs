@@ -1,0 +1,217 @@
+//! The messages of ttrpc itself: what stands around a service's own messages in a REQUEST and a
+//! RESPONSE.
+
+use bytes::Bytes;
+use protobuf::Chars;
+use protobuf::well_known_types::any::Any;
+
+use super::fields::{
+    NUMBER_1, NUMBER_4, TEXT_1, TEXT_2, TEXT_3, TEXT_5, each_field, low_half, malformed, skip,
+};
+use crate::status::{Code, Status};
+
+/// The envelope of a REQUEST.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Request {
+    /// Full name of the service; a slice of the frame.
+    pub service: Chars,
+    /// Bare name of the method; a slice of the frame.
+    pub method: Chars,
+    /// The service's own message, encoded; a slice of the frame.
+    pub payload: Bytes,
+    /// Time the server has, in nanoseconds. 0: no limit; negative: none is left (RFC KA-27).
+    pub timeout_nano: i64,
+    /// Pairs of key and value in the order they were sent; a key may repeat.
+    pub metadata: Vec<(String, String)>,
+}
+
+impl Request {
+    /// Reads the payload of a REQUEST frame.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no envelope, a text in it is not UTF-8, or it has more than [`MAX_REPEATED`]
+    /// pairs of metadata (RFC KA-26).
+    pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
+        let mut request = Self::default();
+        each_field(bytes, |tag, input| {
+            match tag {
+                TEXT_1 => request.service = input.read_tokio_chars()?,
+                TEXT_2 => request.method = input.read_tokio_chars()?,
+                TEXT_3 => request.payload = input.read_tokio_bytes()?,
+                NUMBER_4 => request.timeout_nano = input.read_int64()?,
+                TEXT_5 => {
+                    check_count(request.metadata.len(), "pairs of metadata")?;
+                    request
+                        .metadata
+                        .push(read_pair(&input.read_tokio_bytes()?)?);
+                }
+                other => skip(other, input)?,
+            }
+            Ok(())
+        })
+        .map_err(|source| EnvelopeError {
+            envelope: "Request",
+            source,
+        })?;
+        Ok(request)
+    }
+}
+
+/// The envelope of a RESPONSE.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Response {
+    /// Why the call failed. `None` is success, and so is a status with code 0 on the wire
+    /// (RFC KA-28).
+    pub status: Option<Status>,
+    /// The service's own message, encoded; a slice of the frame.
+    pub payload: Bytes,
+}
+
+impl Response {
+    /// Reads the payload of a RESPONSE frame.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are no envelope, a text in it is not UTF-8, or its status has more than
+    /// [`MAX_REPEATED`] details.
+    pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
+        let mut payload = Bytes::new();
+        let (mut code, mut message, mut details) = (0, Chars::new(), Vec::new());
+        each_field(bytes, |tag, input| {
+            match tag {
+                // A message field that comes twice is one message in two parts.
+                TEXT_1 => each_field(&input.read_tokio_bytes()?, |tag, input| {
+                    match tag {
+                        NUMBER_1 => code = low_half(input.read_int64()?),
+                        TEXT_2 => message = input.read_tokio_chars()?,
+                        TEXT_3 => {
+                            check_count(details.len(), "details of a status")?;
+                            details.push(read_any(&input.read_tokio_bytes()?)?);
+                        }
+                        other => skip(other, input)?,
+                    }
+                    Ok(())
+                })?,
+                TEXT_2 => payload = input.read_tokio_bytes()?,
+                other => skip(other, input)?,
+            }
+            Ok(())
+        })
+        .map_err(|source| EnvelopeError {
+            envelope: "Response",
+            source,
+        })?;
+        let failed = code != Code::OK.value();
+        let status = failed.then(|| Status::new(code.into(), &*message).with_details(details));
+        Ok(Self { status, payload })
+    }
+}
+
+/// The payload of a REQUEST or RESPONSE is not what the protocol says it is.
+#[derive(Debug, thiserror::Error)]
+#[error("the {envelope} envelope cannot be decoded")]
+pub struct EnvelopeError {
+    envelope: &'static str,
+    source: protobuf::Error,
+}
+
+/// The most pairs of metadata, and the most details of a status, that are taken from one envelope.
+///
+/// A pair may be two bytes on the wire and is some fifty in memory: without a bound a frame of 4 MiB
+/// would grow to more than 100 MiB.
+pub const MAX_REPEATED: usize = 4096;
+
+fn read_pair(bytes: &Bytes) -> protobuf::Result<(String, String)> {
+    let (mut key, mut value) = (Chars::new(), Chars::new());
+    each_field(bytes, |tag, input| {
+        match tag {
+            TEXT_1 => key = input.read_tokio_chars()?,
+            TEXT_2 => value = input.read_tokio_chars()?,
+            other => skip(other, input)?,
+        }
+        Ok(())
+    })?;
+    Ok((key.to_string(), value.to_string()))
+}
+
+fn read_any(bytes: &Bytes) -> protobuf::Result<Any> {
+    let mut any = Any::new();
+    each_field(bytes, |tag, input| {
+        match tag {
+            TEXT_1 => any.type_url = input.read_tokio_chars()?.to_string(),
+            TEXT_2 => any.value = input.read_tokio_bytes()?.to_vec(),
+            other => skip(other, input)?,
+        }
+        Ok(())
+    })?;
+    Ok(any)
+}
+
+/// Refuses one more of a repeated field when there are enough.
+fn check_count(count: usize, what: &str) -> protobuf::Result<()> {
+    if count < MAX_REPEATED {
+        return Ok(());
+    }
+    Err(malformed(format!("more than {MAX_REPEATED} {what}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_and_names_are_slices_of_the_frame() {
+        let payload = Bytes::from(b"\x0a\x01s\x12\x01m\x1a\x02hi".to_vec());
+        let within = payload.as_ptr_range();
+        let request = Request::decode(&payload).unwrap();
+        assert!(within.contains(&request.payload.as_ptr()));
+        assert!(within.contains(&request.service.as_bytes().as_ptr()));
+    }
+
+    #[test]
+    fn the_last_value_wins_and_the_parts_of_a_status_are_one() {
+        let request = Bytes::from_static(b"\x0a\x01a\x0a\x01b\x20\x05\x20\x07");
+        let request = Request::decode(&request).unwrap();
+        assert_eq!((&*request.service, request.timeout_nano), ("b", 7));
+
+        let response = Bytes::from_static(b"\x0a\x02\x08\x05\x0a\x03\x12\x01m");
+        let response = Response::decode(&response).unwrap();
+        assert_eq!(response.status, Some(Status::new(Code::NOT_FOUND, "m")));
+    }
+
+    #[test]
+    fn an_int32_takes_the_low_half_of_a_longer_number() {
+        let response = Bytes::from_static(b"\x0a\x06\x08\x85\x80\x80\x80\x10");
+        let status = Response::decode(&response).unwrap().status.unwrap();
+        assert_eq!(status.code(), Code::NOT_FOUND);
+    }
+
+    #[test]
+    fn repeated_fields_are_bounded() {
+        let pairs = |count| Bytes::from(b"\x2a\x00".repeat(count));
+        let most = Request::decode(&pairs(MAX_REPEATED)).unwrap();
+        assert_eq!(most.metadata.len(), MAX_REPEATED);
+        assert!(Request::decode(&pairs(MAX_REPEATED + 1)).is_err());
+
+        // The bound is for the whole envelope, however its status is cut into parts.
+        let details = |count| Bytes::from(b"\x0a\x04\x08\x02\x1a\x00".repeat(count));
+        let most = Response::decode(&details(MAX_REPEATED)).unwrap();
+        assert_eq!(most.status.unwrap().details().len(), MAX_REPEATED);
+        assert!(Response::decode(&details(MAX_REPEATED + 1)).is_err());
+    }
+
+    #[test]
+    fn an_envelope_error_says_which_envelope_and_why() {
+        use std::error::Error as _;
+        let error = Request::decode(&Bytes::from_static(b"\x0a\x01\xff")).unwrap_err();
+        assert_eq!(error.to_string(), "the Request envelope cannot be decoded");
+        assert!(
+            error
+                .source()
+                .is_some_and(|source| source.is::<protobuf::Error>())
+        );
+    }
+}

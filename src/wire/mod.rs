@@ -1,0 +1,27 @@
+//! The bytes of ttrpc: frames, and the messages that stand in them.
+//!
+//! Nothing in here knows a socket, a clock or a stream's state: bytes go in and frames come out, or
+//! the other way round. [`Decoder`] takes bytes in pieces of any size. The `encode_` functions give a
+//! whole frame, written in one pass into one allocation of the right size. [`Request::decode`] and
+//! [`Response::decode`] read the envelope that a frame carries, without copying its payload.
+//!
+//! What a receiver does with a frame is decided elsewhere; the rules are in `RFC.md`, by their ids.
+
+pub(crate) mod decoder;
+pub(crate) mod encode;
+pub(crate) mod envelope;
+mod fields;
+pub(crate) mod frame;
+pub(crate) mod header;
+
+pub use decoder::{Decoded, Decoder, ProtocolError, Skipped};
+pub use encode::{
+    Encode, Oversized, Raw, RequestHead, encode_data, encode_request, encode_response,
+    encode_status,
+};
+pub use envelope::{EnvelopeError, MAX_REPEATED, Request, Response};
+pub use frame::{Frame, ping, ping_number, pong};
+pub use header::{
+    Flags, HEADER_LENGTH, Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PING_STREAM_ID,
+    set_stream_id,
+};

@@ -2,5 +2,6 @@
 
 #![forbid(unsafe_code)]
 
+pub mod keepalive;
 pub mod status;
 pub mod wire;

@@ -1,5 +1,6 @@
 //! The words the machine speaks: states, events, counters, and what a look found.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::{Evidence, OnSilence};
@@ -24,6 +25,15 @@ pub enum DeadReason {
     Silent,
     /// Its kernel took nothing of what we wanted to write.
     NotReading,
+}
+
+impl fmt::Display for DeadReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Silent => "silent",
+            Self::NotReading => "not reading",
+        })
+    }
 }
 
 /// Whether the peer knows PING.

@@ -71,7 +71,7 @@ impl Header {
     }
 
     /// `length` for comparing it with memory.
-    pub(super) fn payload_length(&self) -> usize {
+    pub(crate) fn payload_length(&self) -> usize {
         usize::try_from(self.length).unwrap_or(usize::MAX)
     }
 }

@@ -1,0 +1,219 @@
+//! Calling a server.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protobuf::Message;
+use tokio::task::unconstrained;
+
+use crate::call::Call;
+use crate::clock::Clock;
+use crate::config::{ClientConfig, check_limits};
+use crate::connection::{ClientSide, Driver, Handle};
+use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
+use crate::keepalive::{Keepalive, Peer};
+use crate::liveness::{Liveness, Snapshot};
+use crate::seed::seed;
+use crate::transport::{Address, IntoTransport};
+use crate::wire::Raw;
+
+/// The client's end of one connection.
+///
+/// A clone is another handle of the same connection, which closes when the last handle and the
+/// last call on it are gone. A connection that has ended is not made anew by itself: the
+/// application decides when, and registers again.
+#[derive(Clone)]
+pub struct Client {
+    handle: Handle,
+}
+
+impl Client {
+    /// Begins with the default settings.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder {
+            config: ClientConfig::default(),
+        }
+    }
+
+    /// Prepares a unary call with messages of rust-protobuf. `service` is the full name, as
+    /// `demo.Echo`, `method` the bare one, as `Say`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error`] has one variant for each party at fault. A call that is late tells by
+    /// [`Error::verdict`] whether the peer is slow or dead; it never ends the connection.
+    pub fn call<'a, Q: Message, R: Message>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+        request: &'a Q,
+    ) -> Call<'a, R> {
+        Call::new(&self.handle, service, method, request, |payload| {
+            R::parse_from_tokio_bytes(payload)
+        })
+    }
+
+    /// Prepares a unary call with bytes, for messages that are encoded elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::call`].
+    pub fn call_bytes<'a>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+        request: &'a Raw<'a>,
+    ) -> Call<'a, Bytes> {
+        Call::new(&self.handle, service, method, request, |payload| {
+            Ok(payload.clone())
+        })
+    }
+
+    /// What to make of the peer now.
+    pub fn peer(&self) -> Peer {
+        self.snapshot().peer()
+    }
+
+    /// What is known about the peer now. Does not touch the connection.
+    pub fn snapshot(&self) -> Snapshot {
+        self.handle.shared().snapshot()
+    }
+
+    /// Follows what is known about the peer.
+    pub fn liveness(&self) -> Liveness {
+        self.handle.shared().liveness()
+    }
+
+    /// Asks the peer with a PING and waits at most `budget` for its PONG. Yields the round-trip
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// A deadline error with the verdict if no PONG came in time; at once, with
+    /// [`Unknown::NoSupport`](crate::Unknown::NoSupport), if the peer cannot be asked. The
+    /// connection's end, if it has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves at most the PING, which is answered or not.
+    pub async fn probe(&self, budget: Duration) -> Result<Duration, Error> {
+        self.handle.probe(budget).await
+    }
+
+    /// Waits for the end of the connection and yields why it ended; at once if it has.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn closed(&self) -> ConnectionError {
+        self.handle.shared().closed().await
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("state", &self.snapshot().state())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Collects the settings of a [`Client`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until it connects"]
+pub struct ClientBuilder {
+    config: ClientConfig,
+}
+
+impl ClientBuilder {
+    /// When to ask whether the server is alive. [`Keepalive::on_demand`] by default.
+    pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
+        self.config.keepalive = keepalive;
+        self
+    }
+
+    /// How long [`connect`](Self::connect) may take. 10 s by default.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.config.connect_timeout = timeout;
+        self
+    }
+
+    /// Bytes of requests that wait to be written: at least 1, 16 MiB by default. Beyond it calls
+    /// wait for room, within their timeouts.
+    pub fn outbox_limit(mut self, bytes: usize) -> Self {
+        self.config.limits.outbox_bytes = bytes;
+        self
+    }
+
+    /// Calls in flight on the connection: at least 1, 65,536 by default. Further ones wait for
+    /// room, within their timeouts.
+    pub fn call_limit(mut self, calls: usize) -> Self {
+        self.config.limits.calls = calls;
+        self
+    }
+
+    /// Late calls that are followed until their answers come: at least 1, 1,024 by default. The
+    /// oldest makes room.
+    pub fn late_limit(mut self, calls: usize) -> Self {
+        self.config.limits.late_records = calls;
+        self
+    }
+
+    /// Connects to `unix:///path`, `unix://@name` or `tcp://host:port`.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of its range, the address cannot be read, nobody accepts in time, or
+    /// the operating system refuses; its error is kept as the source.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with I/O and time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect(self, address: &str) -> Result<Client, ConnectError> {
+        self.check()?;
+        let address: Address = address.parse()?;
+        let socket = address.connect(self.config.connect_timeout).await?;
+        Ok(self.attach(socket)?)
+    }
+
+    /// Makes the client of a stream that is connected already: an accepted socket, an in-memory
+    /// pipe, one side of a multiplexer. See [`IntoTransport`] for what can be given, and
+    /// [`ByteStream`](crate::ByteStream) for everything else.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of its range; the error names it.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled.
+    pub fn attach(self, stream: impl IntoTransport) -> Result<Client, ConfigError> {
+        self.check()?;
+        let ClientConfig {
+            keepalive, limits, ..
+        } = self.config;
+        let side = ClientSide::new(limits.late_records);
+        let transport = Box::new(stream.into_transport());
+        let driver = Driver::new(transport, side, &keepalive, Clock::start(), seed());
+        let handle = Handle::new(driver.shared().clone(), limits, keepalive);
+        // The driver bounds its turns itself. Without this, "nothing to read" could mean that its
+        // budget is used up.
+        tokio::spawn(unconstrained(driver));
+        Ok(Client { handle })
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        self.config.keepalive.validate()?;
+        let limits = &self.config.limits;
+        check_limits(&[
+            ("outbox_limit", limits.outbox_bytes),
+            ("call_limit", limits.calls),
+            ("late_limit", limits.late_records),
+        ])
+    }
+}

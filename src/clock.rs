@@ -1,0 +1,31 @@
+//! The one place that reads the time.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The time of one connection: everything else is told how long it has existed.
+///
+/// Rules take that duration as an argument, so a test that pauses tokio's clock controls all of
+/// them, and nothing can compare the readings of two clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Self {
+        Self {
+            origin: Instant::now(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.origin.elapsed()
+    }
+
+    /// `None` if the instant cannot be represented: what cannot be represented is never due.
+    pub(crate) fn instant(&self, at: Duration) -> Option<Instant> {
+        self.origin.checked_add(at)
+    }
+}

@@ -1,0 +1,85 @@
+//! The limits of a connection: every queue has a bound, and here is why each is what it is.
+
+use std::time::Duration;
+
+use crate::error::ConfigError;
+use crate::keepalive::Keepalive;
+
+/// The settings of a client's connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientConfig {
+    pub(crate) keepalive: Keepalive,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) limits: ClientLimits,
+}
+
+impl Default for ClientConfig {
+    fn default() -> Self {
+        Self {
+            keepalive: Keepalive::on_demand(),
+            connect_timeout: Duration::from_secs(10),
+            limits: ClientLimits::default(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientLimits {
+    /// Bytes of requests that wait to be written. Beyond it a call waits for room before it is
+    /// encoded, so a peer that does not read costs this much and no more.
+    pub(crate) outbox_bytes: usize,
+    /// Calls that wait for an answer. Beyond it a call waits before it is sent, so that a peer
+    /// that never answers calls without a timeout cannot make the table grow for ever.
+    pub(crate) calls: usize,
+    /// Late calls that are followed until their answer comes; the oldest makes room.
+    pub(crate) late_records: usize,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            // Four frames of the largest size: enough to keep a socket busy.
+            outbox_bytes: 16 << 20,
+            calls: 1 << 16,
+            late_records: 1024,
+        }
+    }
+}
+
+/// The settings of a server, for each of its connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ServerConfig {
+    pub(crate) keepalive: Keepalive,
+    pub(crate) limits: ServerLimits,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServerLimits {
+    /// Handlers that run at one time on one connection.
+    pub(crate) handlers: usize,
+    /// Requests that wait for a handler to end. Beyond it a request is answered
+    /// RESOURCE_EXHAUSTED at once: the reader never waits for handlers, or PINGs would.
+    pub(crate) waiting: usize,
+    /// Bytes of answers that wait to be written. Beyond it the server stops reading requests
+    /// until the client has taken some: it alone does so, since two sides that both wait for the
+    /// other to read would wait for ever.
+    pub(crate) owed_bytes: usize,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            handlers: 1024,
+            waiting: 1024,
+            owed_bytes: 16 << 20,
+        }
+    }
+}
+
+/// Refuses a limit of nothing: such a connection could never make progress.
+pub(crate) fn check_limits(limits: &[(&'static str, usize)]) -> Result<(), ConfigError> {
+    match limits.iter().find(|(_, value)| *value == 0) {
+        Some((setting, _)) => Err(ConfigError::ZeroLimit { setting }),
+        None => Ok(()),
+    }
+}

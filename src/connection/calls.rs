@@ -1,0 +1,404 @@
+//! The client's side of a connection: open calls, their deadlines, and the records of late ones.
+//!
+//! The invariant: a call's entry, its place among the deadlines and its frame end together,
+//! whatever ends the call.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tracing::debug;
+
+use super::deadlines::{Deadlines, Wrote};
+use super::driver::{Side, Turn};
+use crate::error::{ConnectionError, DeadlineError, Error};
+use crate::keepalive::{CallDeadline, Role, Unknown, Verdict, WriteFacts};
+use crate::late::{LateOutcome, LateRecord};
+use crate::liveness::Counters;
+use crate::streams::{Calls, Ended};
+use crate::wire::{Frame, Header, MAX_PAYLOAD, MessageType, Oversized};
+
+/// A call as its future hands it over.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(super) started: Duration,
+    pub(super) timeout: Option<Duration>,
+    pub(super) deadline: Option<CallDeadline>,
+    pub(super) reply: oneshot::Sender<Result<Bytes, Error>>,
+}
+
+/// A wait for a PONG: a call without frames.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    pub(super) started: Duration,
+    pub(super) budget: Duration,
+    pub(super) deadline: CallDeadline,
+    pub(super) reply: oneshot::Sender<Result<Duration, Error>>,
+}
+
+/// What a call is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    /// It was queued, under this id.
+    Stream(u32),
+    /// It waits for room.
+    Ticket(u64),
+    Probe(u64),
+}
+
+/// What handles tell the driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A request was queued.
+    Open { id: u32, call: Call },
+    /// A call waits for room.
+    Wait { ticket: u64, call: Call },
+    /// It found room and was queued.
+    Promote { ticket: u64, id: u32 },
+    /// Somebody wants a PONG.
+    Probe { ticket: u64, probe: Probe },
+    /// The future was dropped.
+    Drop { key: Key },
+}
+
+/// How far a request has come by its deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    Unsent,
+    Begun,
+    Written,
+}
+
+/// The client's side of one connection.
+#[derive(Debug)]
+pub(crate) struct ClientSide {
+    calls: Calls<Call, LateRecord>,
+    waiting: HashMap<u64, Call>,
+    /// With the number of the PING that each waits for.
+    probes: HashMap<u64, (u64, Probe)>,
+    deadlines: Deadlines,
+    late_responses: u64,
+    repeated_responses: u64,
+}
+
+impl ClientSide {
+    pub(crate) fn new(late_records: usize) -> Self {
+        Self {
+            calls: Calls::new(late_records),
+            waiting: HashMap::new(),
+            probes: HashMap::new(),
+            deadlines: Deadlines::default(),
+            late_responses: 0,
+            repeated_responses: 0,
+        }
+    }
+
+    /// Takes a call out of every table, whichever it is in. `None` if it has ended already.
+    fn close(&mut self, key: Key, turn: &mut Turn<'_, Command>) -> Option<Call> {
+        let call = match key {
+            Key::Stream(id) => {
+                let call = self.calls.close(id)?;
+                turn.shared.release();
+                call
+            }
+            Key::Ticket(ticket) => self.waiting.remove(&ticket)?,
+            Key::Probe(_) => return None,
+        };
+        if let Some(deadline) = &call.deadline {
+            self.deadlines.remove(key, deadline);
+        }
+        Some(call)
+    }
+
+    fn close_probe(&mut self, ticket: u64, turn: &mut Turn<'_, Command>) -> Option<Probe> {
+        let (_, probe) = self.probes.remove(&ticket)?;
+        self.deadlines.remove(Key::Probe(ticket), &probe.deadline);
+        turn.machine.handle_probe_ended(turn.now);
+        Some(probe)
+    }
+
+    /// A frame that ends stream `id` has come, with this result.
+    fn handle_end(&mut self, id: u32, result: Result<Bytes, Error>, turn: &mut Turn<'_, Command>) {
+        let now = turn.now;
+        match self.calls.handle_end(id) {
+            Ended::Call(call) => {
+                turn.machine.handle_response(now);
+                turn.machine.handle_call_ended(now);
+                if let Some(deadline) = &call.deadline {
+                    self.deadlines.remove(Key::Stream(id), deadline);
+                }
+                turn.shared.release();
+                // Nobody waits if the call was dropped meanwhile.
+                let _ = call.reply.send(result);
+            }
+            Ended::Late(record) => {
+                turn.machine.handle_response(now);
+                turn.machine.handle_late_call_ended(now);
+                self.late_responses += 1;
+                let after = record.answered(now);
+                debug!(stream_id = id, ?after, "a late answer has come");
+            }
+            Ended::Again => {
+                turn.machine.handle_response(now);
+                self.repeated_responses += 1;
+                debug!(
+                    stream_id = id,
+                    "a response to a call that has ended is dropped"
+                );
+            }
+            Ended::Ping => {
+                turn.machine.handle_response(now);
+                debug!("the peer answered a PING with a response: it does not know PING");
+            }
+            Ended::Unknown => debug!(stream_id = id, "a response to no call is dropped"),
+        }
+    }
+
+    /// Ends a call that has run out of time, with the verdict on its peer.
+    fn expire(
+        &mut self,
+        (key, deadline, wrote): (Key, CallDeadline, Wrote),
+        progress: Progress,
+        turn: &mut Turn<'_, Command>,
+    ) {
+        let now = turn.now;
+        let facts = WriteFacts {
+            written: progress == Progress::Written,
+            offered_since_p: wrote.offered,
+            taken_since_p: wrote.taken,
+        };
+        let verdict = turn.machine.verdict(now, &deadline, facts);
+        turn.machine.handle_verdict(now, verdict);
+        let mut late = DeadlineError {
+            timeout: None,
+            verdict,
+            evidence: turn.machine.evidence(now),
+            peer: turn.machine.peer(),
+            status: None,
+            late_answer: None,
+        };
+        if let Key::Probe(ticket) = key {
+            if let Some(probe) = self.close_probe(ticket, turn) {
+                late.timeout = Some(probe.budget);
+                let _ = probe.reply.send(Err(Error::Deadline(Box::new(late))));
+            }
+            return;
+        }
+        let Some(call) = self.close(key, turn) else {
+            return;
+        };
+        debug!(?key, timeout = ?call.timeout, %verdict, evidence = %late.evidence, "a call is late");
+        late.timeout = call.timeout;
+        match key {
+            Key::Stream(id) if progress != Progress::Unsent => {
+                turn.machine.handle_call_late(now);
+                let record = LateRecord::new(call.started);
+                late.late_answer = Some(record.answer());
+                if let Some(oldest) = self.calls.keep_late(id, record) {
+                    turn.machine.handle_late_call_ended(now);
+                    oldest.end(LateOutcome::Forgotten);
+                }
+            }
+            // No answer will come.
+            _ => turn.machine.handle_call_ended(now),
+        }
+        let _ = call.reply.send(Err(Error::Deadline(Box::new(late))));
+    }
+
+    fn expired(&mut self, turn: &Turn<'_, Command>) -> Vec<(Key, CallDeadline, Wrote)> {
+        if !self.deadlines.is_due(turn.now) {
+            return Vec::new();
+        }
+        self.deadlines.expired(turn.now, |p| turn.wrote_since(p))
+    }
+
+    fn start_probe(&mut self, ticket: u64, probe: Probe, turn: &mut Turn<'_, Command>) {
+        if !turn.machine.can_ask() {
+            let verdict = Verdict::Unknown(Unknown::NoSupport);
+            let late = DeadlineError {
+                timeout: Some(probe.budget),
+                verdict,
+                evidence: turn.machine.evidence(turn.now),
+                peer: turn.machine.peer(),
+                status: None,
+                late_answer: None,
+            };
+            let _ = probe.reply.send(Err(Error::Deadline(Box::new(late))));
+            return;
+        }
+        let number = turn.machine.handle_probe_started(turn.now);
+        self.deadlines
+            .insert(Key::Probe(ticket), probe.deadline.clone());
+        self.probes.insert(ticket, (number, probe));
+    }
+}
+
+impl Side for ClientSide {
+    type Command = Command;
+
+    const ROLE: Role = Role::Client;
+
+    fn handle_command(&mut self, command: Command, turn: &mut Turn<'_, Command>) {
+        match command {
+            Command::Open { id, call } => {
+                turn.machine.handle_call_started(turn.now);
+                if let Some(deadline) = &call.deadline {
+                    self.deadlines.insert(Key::Stream(id), deadline.clone());
+                }
+                self.calls.open(id, call);
+            }
+            Command::Wait { ticket, call } => {
+                turn.machine.handle_call_started(turn.now);
+                if let Some(deadline) = &call.deadline {
+                    self.deadlines.insert(Key::Ticket(ticket), deadline.clone());
+                }
+                self.waiting.insert(ticket, call);
+            }
+            Command::Promote { ticket, id } => match self.waiting.remove(&ticket) {
+                Some(call) => {
+                    if let Some(deadline) = &call.deadline {
+                        self.deadlines
+                            .rename(Key::Ticket(ticket), Key::Stream(id), deadline);
+                    }
+                    self.calls.open(id, call);
+                }
+                // It expired while its future found room: nobody waits for it any more.
+                None => {
+                    turn.take_back(id);
+                    turn.shared.release();
+                }
+            },
+            Command::Probe { ticket, probe } => self.start_probe(ticket, probe, turn),
+            Command::Drop {
+                key: Key::Probe(ticket),
+            } => drop(self.close_probe(ticket, turn)),
+            Command::Drop { key } => {
+                if self.close(key, turn).is_some() {
+                    turn.machine.handle_call_ended(turn.now);
+                    if let Key::Stream(id) = key {
+                        turn.take_back(id);
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) {
+        let id = frame.header.stream_id;
+        match frame.header.message_type {
+            MessageType::RESPONSE => self.handle_end(id, Ok(frame.payload), turn),
+            // Only unary calls are made here, and none of them expects stream data.
+            MessageType::DATA if self.calls.is_open(id) => {
+                self.handle_end(id, Err(Error::UnexpectedData), turn);
+            }
+            other => debug!(stream_id = id, message_type = ?other, "a frame for nobody is dropped"),
+        }
+    }
+
+    fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Command>) {
+        if header.message_type == MessageType::RESPONSE {
+            let error = Error::ResponseTooLarge(Oversized {
+                size: header.payload_length(),
+                max: MAX_PAYLOAD,
+            });
+            self.handle_end(header.stream_id, Err(error), turn);
+        }
+    }
+
+    fn handle_pong(&mut self, turn: &mut Turn<'_, Command>) {
+        if self.probes.is_empty() {
+            return;
+        }
+        let newest = turn.machine.answered_number();
+        let answered = self.probes.iter();
+        let answered: Vec<u64> = answered
+            .filter(|(_, (number, _))| *number <= newest)
+            .map(|(ticket, _)| *ticket)
+            .collect();
+        for ticket in answered {
+            if let Some(probe) = self.close_probe(ticket, turn) {
+                let waited = turn.now.saturating_sub(probe.started);
+                // A PONG that gave no sample answered a PING that was older, or judged.
+                let _ = probe.reply.send(Ok(turn.machine.rtt().unwrap_or(waited)));
+            }
+        }
+    }
+
+    fn handle_run(&mut self, previous_run: Duration, now: Duration) {
+        self.deadlines.handle_run(previous_run, now);
+    }
+
+    fn handle_unsent(&mut self, turn: &mut Turn<'_, Command>) {
+        for expired in self.expired(turn) {
+            let unsent = match expired.0 {
+                Key::Stream(id) => turn.take_back(id),
+                Key::Ticket(_) => true,
+                Key::Probe(_) => false,
+            };
+            if unsent {
+                self.expire(expired, Progress::Unsent, turn);
+            }
+        }
+    }
+
+    fn handle_look(&mut self, turn: &mut Turn<'_, Command>) {
+        for expired in self.expired(turn) {
+            let progress = match expired.0 {
+                // Unsent ones have ended before this turn's write.
+                Key::Stream(id) if turn.holds(id) => Progress::Begun,
+                Key::Ticket(_) => Progress::Unsent,
+                Key::Stream(_) | Key::Probe(_) => Progress::Written,
+            };
+            self.expire(expired, progress, turn);
+        }
+    }
+
+    fn ask(&mut self, turn: &mut Turn<'_, Command>) {
+        for p in self.deadlines.ask(turn.now) {
+            turn.machine.handle_ping_wish(turn.now, p);
+        }
+    }
+
+    fn look_due(&self, now: Duration) -> bool {
+        self.deadlines.is_due(now)
+    }
+
+    fn next_run(&self, previous_run: Duration) -> Option<Duration> {
+        self.deadlines.next_run(previous_run)
+    }
+
+    fn shortest_lead(&self) -> Option<Duration> {
+        self.deadlines.shortest_lead()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.calls.is_empty() && self.waiting.is_empty() && self.probes.is_empty()
+    }
+
+    fn late_unanswered(&self) -> usize {
+        self.calls.late_len()
+    }
+
+    fn count(&self, counters: &mut Counters) {
+        counters.late_responses = self.late_responses;
+        counters.repeated_responses = self.repeated_responses;
+    }
+
+    fn end(&mut self, end: &ConnectionError) {
+        let error = || Error::Connection(end.clone());
+        for (_, call) in self.waiting.drain() {
+            let _ = call.reply.send(Err(error()));
+        }
+        for (_, (_, probe)) in self.probes.drain() {
+            let _ = probe.reply.send(Err(error()));
+        }
+        let (calls, late) = self.calls.drain();
+        for call in calls {
+            let _ = call.reply.send(Err(error()));
+        }
+        for record in late {
+            record.end(LateOutcome::Ended(end.clone()));
+        }
+    }
+}

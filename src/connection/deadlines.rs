@@ -1,0 +1,127 @@
+//! The deadlines of open calls: one small table, so that no call has a timer of its own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::calls::Key;
+use crate::keepalive::CallDeadline;
+
+/// Calls ordered by `p`, the instant at which an unanswered call wants a PING, and apart from them
+/// the few for which it has passed.
+#[derive(Debug, Default)]
+pub(super) struct Deadlines {
+    upcoming: BTreeMap<(Duration, Key), CallDeadline>,
+    closing: Vec<Closing>,
+}
+
+/// A call between `p` and its deadline.
+#[derive(Debug)]
+struct Closing {
+    key: Key,
+    deadline: CallDeadline,
+    asked: bool,
+    /// As of the first run at the deadline: what is written later does not count.
+    wrote: Option<Wrote>,
+}
+
+/// What became of bytes between `p` and the deadline.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wrote {
+    pub(super) offered: bool,
+    pub(super) taken: bool,
+}
+
+impl Deadlines {
+    pub(super) fn insert(&mut self, key: Key, deadline: CallDeadline) {
+        self.upcoming.insert((deadline.p(), key), deadline);
+    }
+
+    pub(super) fn remove(&mut self, key: Key, deadline: &CallDeadline) {
+        if self.upcoming.remove(&(deadline.p(), key)).is_none() {
+            self.closing.retain(|closing| closing.key != key);
+        }
+    }
+
+    /// The call is known by another key from now on.
+    pub(super) fn rename(&mut self, from: Key, to: Key, deadline: &CallDeadline) {
+        if let Some(deadline) = self.upcoming.remove(&(deadline.p(), from)) {
+            self.upcoming.insert((deadline.p(), to), deadline);
+        }
+        if let Some(closing) = self.closing.iter_mut().find(|closing| closing.key == from) {
+            closing.key = to;
+        }
+    }
+
+    /// Notes a run of the driver, and which calls have come to `p`.
+    pub(super) fn handle_run(&mut self, previous_run: Duration, now: Duration) {
+        while let Some(first) = self.upcoming.first_entry() {
+            if first.key().0 > now {
+                break;
+            }
+            let ((_, key), deadline) = first.remove_entry();
+            self.closing.push(Closing {
+                key,
+                deadline,
+                asked: false,
+                wrote: None,
+            });
+        }
+        for closing in &mut self.closing {
+            closing.deadline.handle_run(previous_run, now);
+        }
+    }
+
+    /// Notes once for each call at its deadline what `wrote` says about the time since `p`, and
+    /// returns these calls.
+    pub(super) fn expired(
+        &mut self,
+        now: Duration,
+        wrote: impl Fn(Duration) -> Wrote,
+    ) -> Vec<(Key, CallDeadline, Wrote)> {
+        let expired = self
+            .closing
+            .iter_mut()
+            .filter(|closing| closing.deadline.deadline() <= now);
+        expired
+            .map(|closing| {
+                let p = closing.deadline.p();
+                let wrote = *closing.wrote.get_or_insert_with(|| wrote(p));
+                (closing.key, closing.deadline.clone(), wrote)
+            })
+            .collect()
+    }
+
+    /// The `p` of each call that wants a PING and has not said so.
+    pub(super) fn ask(&mut self, now: Duration) -> impl Iterator<Item = Duration> + '_ {
+        self.closing
+            .iter_mut()
+            // A PING that leaves after the deadline tells this call nothing.
+            .filter(move |closing| !closing.asked && closing.deadline.deadline() > now)
+            .map(|closing| {
+                closing.asked = true;
+                closing.deadline.p()
+            })
+    }
+
+    /// Whether a call is at its deadline.
+    pub(super) fn is_due(&self, now: Duration) -> bool {
+        self.closing
+            .iter()
+            .any(|closing| closing.deadline.deadline() <= now)
+    }
+
+    /// When the driver must run next.
+    pub(super) fn next_run(&self, previous_run: Duration) -> Option<Duration> {
+        let closing = self.closing.iter();
+        let next = closing.map(|closing| closing.deadline.next_run(previous_run));
+        let upcoming = self.upcoming.first_key_value();
+        next.chain(upcoming.map(|((p, _), _)| *p)).min()
+    }
+
+    pub(super) fn shortest_lead(&self) -> Option<Duration> {
+        self.closing
+            .iter()
+            .map(|closing| closing.deadline.lead())
+            .min()
+    }
+}

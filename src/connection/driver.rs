@@ -1,0 +1,665 @@
+//! The driver: the one task that owns a connection.
+//!
+//! Each turn it reads the clock once, takes what handles want, reads, writes, asks the kernel
+//! before it holds silence against the peer, and sleeps until the earliest deadline. Nothing in it
+//! waits for anything else: reading never waits for a consumer, and on a client never for writing.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Sleep;
+use tracing::{debug, info, trace, warn};
+
+use super::Shared;
+use super::deadlines::Wrote;
+use super::reader::Reader;
+use crate::error::ConnectionError;
+use crate::keepalive::{DeadReason, Event, Keepalive, Look, Machine, OnSilence, Role, State};
+use crate::liveness::Counters;
+use crate::transport::{self, Transport};
+use crate::wire::{Decoded, Flags, Frame, Header, MessageType, Skipped, ping_number};
+
+/// Reads and writes in one turn, each: a peer that sends without end must not keep the driver from
+/// its deadlines, nor other tasks from the thread.
+const STEPS: usize = 16;
+
+/// What differs between the two ends of a connection.
+pub(crate) trait Side: Send + 'static {
+    /// What handles tell this side.
+    type Command: Send + 'static;
+
+    const ROLE: Role;
+
+    fn handle_command(&mut self, command: Self::Command, turn: &mut Turn<'_, Self::Command>);
+
+    /// A REQUEST, RESPONSE or DATA frame.
+    fn handle_frame(&mut self, frame: Frame, turn: &mut Turn<'_, Self::Command>);
+
+    /// A frame whose payload is too large and was skipped.
+    fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Self::Command>);
+
+    /// A PONG, after the rules have seen it.
+    fn handle_pong(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// The driver runs, and last did at `previous_run`.
+    fn handle_run(&mut self, _previous_run: Duration, _now: Duration) {}
+
+    /// Ends what has run out of time before a byte of it was written. Called before writing.
+    fn handle_unsent(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// The socket was found empty: ends what has run out of time.
+    fn handle_look(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// Wishes for PINGs in front of deadlines.
+    fn ask(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// Whether something is to be judged that needs a look.
+    fn look_due(&self, _now: Duration) -> bool {
+        false
+    }
+
+    /// When the driver must run for this side.
+    fn next_run(&self, _previous_run: Duration) -> Option<Duration> {
+        None
+    }
+
+    /// The shortest time in which a late call now prepares its verdict.
+    fn shortest_lead(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Unwritten bytes beyond which this side stops reading. A client never does.
+    fn owed_limit(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether nothing is in progress, so that a connection that closes may end.
+    fn is_idle(&self) -> bool;
+
+    /// Calls that ran out of time and are unanswered.
+    fn late_unanswered(&self) -> usize {
+        0
+    }
+
+    fn count(&self, _counters: &mut Counters) {}
+
+    /// The connection has ended: tells everybody who waits.
+    fn end(&mut self, end: &ConnectionError);
+}
+
+/// What a side may use in one turn of the driver.
+pub(crate) struct Turn<'a, C> {
+    pub(crate) now: Duration,
+    /// The connection ends when its streams have ended.
+    pub(crate) closing: bool,
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) shared: &'a Arc<Shared<C>>,
+}
+
+impl<C> Turn<'_, C> {
+    /// Queues a frame for the write of this turn.
+    pub(crate) fn send(&self, stream_id: u32, frame: Vec<u8>) {
+        self.shared.desk().outbox.push(stream_id, frame);
+    }
+
+    /// Takes back a stream's frame of which nothing is written.
+    pub(super) fn take_back(&self, stream_id: u32) -> bool {
+        self.shared.desk().outbox.remove(stream_id)
+    }
+
+    /// Whether a byte of this stream's frame is unwritten.
+    pub(super) fn holds(&self, stream_id: u32) -> bool {
+        self.shared.desk().outbox.holds(stream_id)
+    }
+
+    pub(super) fn wrote_since(&self, p: Duration) -> Wrote {
+        let (offered, taken) = self.shared.desk().outbox.offered_and_taken_since(p);
+        Wrote { offered, taken }
+    }
+}
+
+/// Owns one connection from its beginning to its end. As a future it yields why it ended.
+///
+/// # Cancel safety
+///
+/// Dropping it ends the connection.
+pub(crate) struct Driver<S: Side> {
+    transport: Box<dyn Transport>,
+    reader: Reader,
+    machine: Machine,
+    side: S,
+    shared: Arc<Shared<S::Command>>,
+    /// Kept so that taking commands needs no memory.
+    commands: Vec<S::Command>,
+    timer: Pin<Box<Sleep>>,
+    /// When the timer fires. It is set earlier but never later: a deadline that moves away costs
+    /// one turn that finds nothing, instead of a timer operation for each frame.
+    armed: Option<Duration>,
+    last_run: Duration,
+    /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
+    yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// Whether that turn has passed since the look was due.
+    yielded: bool,
+    write_blocked: bool,
+    /// A PING has been written to a stream that may hold it back.
+    ping_unflushed: bool,
+    write_failed: Option<ConnectionError>,
+    parked: bool,
+    closing: bool,
+    pongs_coalesced: u64,
+    ended: bool,
+}
+
+/// How far reading has come in a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// There was nothing more.
+    Drained,
+    /// This turn's share is used up.
+    More,
+    /// Nothing is read before answers are taken.
+    Parked,
+}
+
+/// What came of asking the kernel.
+enum Looked {
+    /// It holds nothing more.
+    Drained,
+    /// Bytes may have come: read again after a turn of the scheduler.
+    Yield,
+    /// The transport answers later, and wakes the driver.
+    Wait,
+}
+
+/// What a turn wants next.
+enum Next {
+    Turn,
+    Sleep,
+}
+
+impl<S: Side> Driver<S> {
+    pub(crate) fn new(
+        transport: Box<dyn Transport>,
+        side: S,
+        keepalive: &Keepalive,
+        clock: crate::clock::Clock,
+        seed: u64,
+    ) -> Self {
+        let mut machine = Machine::new(keepalive, S::ROLE, seed);
+        machine.handle_connected(Duration::ZERO);
+        let shared = Arc::new(Shared::new(clock, &machine, transport.shortcut()));
+        Self {
+            transport,
+            reader: Reader::default(),
+            machine,
+            side,
+            shared,
+            commands: Vec::new(),
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            armed: None,
+            last_run: Duration::ZERO,
+            yielding: None,
+            yielded: false,
+            write_blocked: false,
+            ping_unflushed: false,
+            write_failed: None,
+            parked: false,
+            closing: false,
+            pongs_coalesced: 0,
+            ended: false,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<S::Command>> {
+        &self.shared
+    }
+
+    fn turn(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
+        let now = self.shared.clock.now();
+        let previous_run = std::mem::replace(&mut self.last_run, now);
+        self.side.handle_run(previous_run, now);
+        self.machine.handle_run(now, self.side.shortest_lead());
+
+        let write_failed = self.write_failed.is_some();
+        self.take_commands(cx, now);
+        let reading = self.read(cx, now)?;
+        if write_failed
+            && reading != Reading::More
+            && let Some(error) = self.write_failed.take()
+        {
+            // All that the peer sent before it stopped reading has been delivered.
+            return Err(error);
+        }
+        self.with_side(now, |side, turn| side.handle_unsent(turn));
+        self.queue_ping(now);
+        let wrote_all = self.write(cx, now);
+
+        if self.machine.look_due(now) || self.side.look_due(now) {
+            let looked = match reading {
+                Reading::More => Looked::Yield,
+                Reading::Drained | Reading::Parked => self.look(cx, now),
+            };
+            match looked {
+                Looked::Drained => self.with_side(now, |side, turn| side.handle_look(turn)),
+                Looked::Yield => return Ok(self.yield_now(cx)),
+                Looked::Wait => return Ok(Next::Sleep),
+            }
+        }
+        self.yielded = false;
+        self.machine.handle_timeout(now);
+        self.with_side(now, |side, turn| side.ask(turn));
+        if self.queue_ping(now) {
+            self.write(cx, now);
+        }
+
+        self.publish(now);
+        if let State::Dead(reason) = self.machine.state() {
+            return Err(self.dead(reason, now));
+        }
+        if self.closing && self.side.is_idle() && self.may_close() {
+            return Err(ConnectionError::LocalClose);
+        }
+        // What ended parking may have been written after this turn's read.
+        let resumed = reading == Reading::Parked && !self.park(now);
+        let failed = self.write_failed.is_some();
+        if reading == Reading::More || resumed || failed || !wrote_all {
+            return Ok(Next::Turn);
+        }
+        Ok(self.sleep(cx, now))
+    }
+
+    /// Answers are sent before a server closes. A client whose handles are gone owes nothing, and
+    /// must not wait for a peer that does not read.
+    fn may_close(&self) -> bool {
+        match S::ROLE {
+            Role::Client => true,
+            Role::Server => self.shared.desk().outbox.is_empty(),
+        }
+    }
+
+    fn dead(&self, reason: DeadReason, now: Duration) -> ConnectionError {
+        ConnectionError::Dead {
+            reason,
+            evidence: self.machine.evidence(now),
+        }
+    }
+
+    fn with_side(&mut self, now: Duration, run: impl FnOnce(&mut S, &mut Turn<'_, S::Command>)) {
+        let mut turn = Turn {
+            now,
+            closing: self.closing,
+            machine: &mut self.machine,
+            shared: &self.shared,
+        };
+        run(&mut self.side, &mut turn);
+    }
+
+    /// Takes what handles have left on the desk.
+    fn take_commands(&mut self, cx: &Context<'_>, now: Duration) {
+        let (ping_written, waiting) = {
+            let mut desk = self.shared.desk();
+            desk.notified = false;
+            if !desk
+                .waker
+                .as_ref()
+                .is_some_and(|waker| waker.will_wake(cx.waker()))
+            {
+                desk.waker = Some(cx.waker().clone());
+            }
+            std::mem::swap(&mut desk.commands, &mut self.commands);
+            self.closing |= desk.closing;
+            (std::mem::take(&mut desk.ping_written), desk.room.first())
+        };
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+        if ping_written {
+            self.machine.handle_ping_flushed(now);
+        }
+        let mut commands = std::mem::take(&mut self.commands);
+        for command in commands.drain(..) {
+            self.with_side(now, |side, turn| side.handle_command(command, turn));
+        }
+        self.commands = commands;
+    }
+
+    fn read(&mut self, cx: &mut Context<'_>, now: Duration) -> Result<Reading, ConnectionError> {
+        let result = self.read_some(cx, now);
+        self.reader.rest();
+        result
+    }
+
+    fn read_some(
+        &mut self,
+        cx: &mut Context<'_>,
+        now: Duration,
+    ) -> Result<Reading, ConnectionError> {
+        for _ in 0..STEPS {
+            if self.park(now) {
+                return Ok(Reading::Parked);
+            }
+            match self.reader.poll_fill(cx, &mut *self.transport) {
+                Poll::Pending => return Ok(Reading::Drained),
+                Poll::Ready(Ok(0)) if self.reader.is_mid_frame() => {
+                    return Err(ConnectionError::Torn);
+                }
+                Poll::Ready(Ok(0)) => return Err(ConnectionError::PeerClosed),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+            }
+            // Bytes, not frames: a large frame may take its time.
+            self.machine.handle_bytes(now);
+            // A handle may have written by itself a request that is answered here.
+            self.take_commands(cx, now);
+            while let Some(decoded) = self.reader.next().map_err(ConnectionError::Protocol)? {
+                self.handle_decoded(decoded, now);
+            }
+        }
+        Ok(Reading::More)
+    }
+
+    /// Whether reading has to wait until the peer takes what it is owed.
+    fn park(&mut self, now: Duration) -> bool {
+        let limit = self.side.owed_limit();
+        let parks = limit < usize::MAX && self.shared.desk().outbox.bytes() > limit;
+        if parks != self.parked {
+            self.parked = parks;
+            debug!(parks, "reading waits for the peer to take its answers");
+            if parks {
+                self.machine.handle_parked(now);
+            } else {
+                self.machine.handle_resumed(now);
+            }
+        }
+        parks
+    }
+
+    fn handle_decoded(&mut self, decoded: Decoded, now: Duration) {
+        match decoded {
+            Decoded::Frame(frame) => self.handle_frame(frame, now),
+            Decoded::Skipped { header, reason } => {
+                debug!(?header, ?reason, "a frame is skipped");
+                if reason == Skipped::Oversized {
+                    self.with_side(now, |side, turn| side.handle_oversized(header, turn));
+                }
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, frame: Frame, now: Duration) {
+        let header = frame.header;
+        trace!(?header, "received");
+        match header.message_type {
+            MessageType::PING => {
+                self.machine.handle_ping(now);
+                let mut desk = self.shared.desk();
+                if desk.outbox.reply(header.stream_id, frame.payload) {
+                    self.pongs_coalesced += 1;
+                }
+            }
+            MessageType::PONG => {
+                let stalled = header.flags.contains(Flags::HANDLERS_STALLED);
+                self.machine
+                    .handle_pong(now, ping_number(&frame.payload), stalled);
+                self.with_side(now, |side, turn| side.handle_pong(turn));
+            }
+            _ => self.with_side(now, |side, turn| side.handle_frame(frame, turn)),
+        }
+    }
+
+    /// Puts the PING that the rules want into its slot.
+    fn queue_ping(&mut self, now: Duration) -> bool {
+        let Some(number) = self.machine.poll_ping(now) else {
+            return false;
+        };
+        self.shared.desk().outbox.set_ping(number);
+        true
+    }
+
+    /// Writes until nothing is left, or nothing is taken. `false` if this turn's share is used up.
+    fn write(&mut self, cx: &mut Context<'_>, now: Duration) -> bool {
+        for _ in 0..STEPS {
+            if self.write_failed.is_some() {
+                return true;
+            }
+            let Some(mut batch) = self.shared.desk().outbox.begin() else {
+                self.flush(cx, now);
+                return true;
+            };
+            let transport = &mut self.transport;
+            let result = batch.write(|slices| transport.poll_write(cx, slices));
+            if let Poll::Ready(Ok(taken)) = result {
+                batch.advance(taken);
+            }
+            let ping_written = self.shared.desk().outbox.end(batch, now);
+            self.ping_unflushed |= ping_written;
+            match result {
+                Poll::Ready(Ok(0)) => {
+                    self.write_failed = Some(io::Error::from(io::ErrorKind::WriteZero).into());
+                }
+                Poll::Ready(Ok(_)) => self.handle_progress(now),
+                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Poll::Ready(Err(error)) => self.write_failed = Some(error.into()),
+                Poll::Pending => {
+                    if !self.write_blocked {
+                        self.write_blocked = true;
+                        self.machine.handle_write_blocked(now);
+                    }
+                    self.flush(cx, now);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    fn handle_progress(&mut self, now: Duration) {
+        if std::mem::take(&mut self.write_blocked) {
+            self.machine.handle_write_progress(now, false);
+        }
+    }
+
+    /// A trial begins when the kernel has the PING's last byte, not when a buffer of ours has it.
+    fn flush(&mut self, cx: &mut Context<'_>, now: Duration) {
+        match self.transport.poll_flush(cx) {
+            Poll::Ready(Ok(())) => {
+                if std::mem::take(&mut self.ping_unflushed) {
+                    self.machine.handle_ping_flushed(now);
+                }
+            }
+            Poll::Ready(Err(error)) => self.write_failed = Some(error.into()),
+            Poll::Pending => {}
+        }
+    }
+
+    /// Asks the kernel before silence is held against the peer: *the timer fired* is not *the peer
+    /// was silent*. `now` was read before.
+    fn look(&mut self, cx: &mut Context<'_>, now: Duration) -> Looked {
+        let write_refused = self.write_blocked && self.offer(now);
+        let looked = if self.parked {
+            Looked::Drained
+        } else {
+            match self.transport.poll_look(cx) {
+                Poll::Ready(transport::Look::Empty) => Looked::Drained,
+                Poll::Ready(transport::Look::Blind) if self.yielded => Looked::Drained,
+                Poll::Ready(_) => Looked::Yield,
+                Poll::Pending => Looked::Wait,
+            }
+        };
+        if let Looked::Drained = looked {
+            let look = Look {
+                drained: true,
+                write_refused,
+            };
+            self.machine.handle_look(now, look);
+        }
+        looked
+    }
+
+    /// Offers the kernel what it refused before, past every cache. Returns whether it was refused
+    /// again.
+    fn offer(&mut self, now: Duration) -> bool {
+        let Some(mut batch) = self.shared.desk().outbox.begin() else {
+            return false;
+        };
+        let result = self.transport.try_send(batch.front());
+        let refused = match result {
+            Some(Ok(taken)) => {
+                batch.advance(taken);
+                taken == 0
+            }
+            // Another error is met by the next write; it is not the peer's silence.
+            Some(Err(error)) => error.kind() == io::ErrorKind::WouldBlock,
+            // The stream has no descriptor; this turn's write was refused.
+            None => true,
+        };
+        self.ping_unflushed |= self.shared.desk().outbox.end(batch, now);
+        if !refused {
+            self.machine.handle_write_progress(now, true);
+        }
+        refused
+    }
+
+    /// Gives the scheduler one turn: a look that is due then reads again, with a clock read anew.
+    fn yield_now(&mut self, cx: &mut Context<'_>) -> Next {
+        self.yielded = true;
+        let mut yielding: Pin<Box<dyn Future<Output = ()> + Send>> =
+            Box::pin(tokio::task::yield_now());
+        match yielding.as_mut().poll(cx) {
+            Poll::Pending => {
+                self.yielding = Some(yielding);
+                Next::Sleep
+            }
+            Poll::Ready(()) => Next::Turn,
+        }
+    }
+
+    fn publish(&mut self, now: Duration) {
+        while let Some(event) = self.machine.poll_event() {
+            log(event);
+        }
+        let mut counters = Counters {
+            keepalive: self.machine.counters(),
+            pongs_coalesced: self.pongs_coalesced,
+            ..Counters::default()
+        };
+        self.side.count(&mut counters);
+        let late = self.side.late_unanswered();
+        self.shared
+            .known
+            .send_if_modified(|known| known.update(now, &self.machine, counters, late));
+    }
+
+    /// Sets the timer to the earliest deadline of all, and tells handles what they may do alone.
+    fn sleep(&mut self, cx: &mut Context<'_>, now: Duration) -> Next {
+        let rules = self.machine.poll_timeout();
+        let side = self.side.next_run(now);
+        if let Some(next) = rules.into_iter().chain(side).min()
+            && self.armed.is_none_or(|armed| next < armed)
+            && let Some(at) = self.shared.clock.instant(next)
+        {
+            self.timer.as_mut().reset(at);
+            self.armed = Some(next);
+        }
+        if self.armed.is_some() && self.timer.as_mut().poll(cx).is_ready() {
+            self.armed = None;
+            return Next::Turn;
+        }
+        let mut desk = self.shared.desk();
+        desk.direct = !self.write_blocked
+            && self.write_failed.is_none()
+            && self.machine.call_start_is_quiet();
+        desk.wakes_at = self.armed;
+        Next::Sleep
+    }
+
+    /// Ends the connection: first the state is known, then the calls fail, then the stream goes.
+    /// Nothing on this path writes, flushes or waits.
+    fn end(&mut self, end: &ConnectionError) {
+        self.ended = true;
+        let now = self.last_run;
+        self.machine.handle_closed();
+        while let Some(event) = self.machine.poll_event() {
+            log(event);
+        }
+        match end {
+            ConnectionError::Dead { reason, evidence } => {
+                warn!(%reason, %evidence, "the peer is dead");
+            }
+            _ => info!(reason = %end, "the connection has ended"),
+        }
+        self.shared.known.send_modify(|known| {
+            known.end = Some(end.clone());
+            known.since = now;
+        });
+        let commands = {
+            let mut desk = self.shared.desk();
+            desk.end = Some(end.clone());
+            desk.shortcut = None;
+            desk.outbox.clear();
+            std::mem::take(&mut desk.commands)
+        };
+        for command in commands {
+            self.with_side(now, |side, turn| side.handle_command(command, turn));
+        }
+        self.side.end(end);
+        if let ConnectionError::Dead { .. } | ConnectionError::Abandoned = end {
+            self.transport.abort();
+        }
+    }
+}
+
+/// Nothing in it is pinned in place: its timer and futures have their own boxes.
+impl<S: Side> Unpin for Driver<S> {}
+
+impl<S: Side> Future for Driver<S> {
+    type Output = ConnectionError;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionError> {
+        let this = &mut *self;
+        if let Some(yielding) = &mut this.yielding
+            && yielding.as_mut().poll(cx).is_ready()
+        {
+            this.yielding = None;
+        }
+        match this.turn(cx) {
+            Ok(Next::Sleep) => Poll::Pending,
+            Ok(Next::Turn) => {
+                // Through the scheduler, so that other tasks have their turn between.
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Err(end) => {
+                this.end(&end);
+                Poll::Ready(end)
+            }
+        }
+    }
+}
+
+impl<S: Side> Drop for Driver<S> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.end(&ConnectionError::Abandoned);
+        }
+    }
+}
+
+fn log(event: Event) {
+    match event {
+        Event::LocalStall { gap } => info!(?gap, "this side did not run"),
+        Event::StateChanged { from, to } => info!(?from, ?to, "the peer's state changed"),
+        Event::SupportChanged(support) => debug!(?support, "keepalive support is known"),
+        Event::Convicted {
+            reason,
+            evidence,
+            on_silence: OnSilence::Report,
+        } => warn!(%reason, %evidence, "the peer is overdue"),
+        _ => {}
+    }
+}

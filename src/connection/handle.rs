@@ -1,0 +1,326 @@
+//! The client's end of the desk: starting calls, and undoing what a dropped future began.
+
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot::{self, error::RecvError};
+
+use super::calls::{Call, Command, Key, Probe};
+use super::{Desk, Shared, notify};
+use crate::config::ClientLimits;
+use crate::error::{ConnectionError, Error};
+use crate::keepalive::{CallDeadline, Keepalive};
+use crate::wire::{Encode, Flags, PING_STREAM_ID, RequestHead, encode_request, set_stream_id};
+
+/// One user's hold on a client's connection. The connection closes when all are gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Handle {
+    last: Arc<LastHandle>,
+}
+
+#[derive(Debug)]
+struct LastHandle {
+    shared: Arc<Shared<Command>>,
+    limits: ClientLimits,
+    keepalive: Keepalive,
+}
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// A request that is about to be made.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) service: &'a str,
+    pub(crate) method: &'a str,
+    pub(crate) metadata: Vec<(String, String)>,
+    pub(crate) payload: &'a (dyn Encode + Sync),
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Handle {
+    pub(crate) fn new(
+        shared: Arc<Shared<Command>>,
+        limits: ClientLimits,
+        keepalive: Keepalive,
+    ) -> Self {
+        Self {
+            last: Arc::new(LastHandle {
+                shared,
+                limits,
+                keepalive,
+            }),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared<Command> {
+        &self.last.shared
+    }
+
+    /// Nothing happens before the future is polled.
+    pub(crate) fn exchange<'a>(&'a self, outgoing: Outgoing<'a>) -> Exchange<'a> {
+        Exchange {
+            handle: self,
+            outgoing,
+            started: Duration::ZERO,
+            state: State::Begin,
+        }
+    }
+
+    /// Asks for a PING and waits for its PONG.
+    pub(crate) async fn probe(&self, budget: Duration) -> Result<Duration, Error> {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let (reply, waiting) = oneshot::channel();
+        let open = {
+            let mut desk = shared.desk();
+            if let Some(end) = &desk.end {
+                return Err(end.clone().into());
+            }
+            let ticket = desk.room.ticket();
+            let key = Key::Probe(ticket);
+            desk.commands.push(Command::Probe {
+                ticket,
+                probe: Probe {
+                    deadline: CallDeadline::new(now, budget, &self.last.keepalive),
+                    started: now,
+                    budget,
+                    reply,
+                },
+            });
+            notify(desk);
+            Open { shared, key }
+        };
+        let result = waiting.await;
+        open.ended();
+        result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()))
+    }
+}
+
+/// A call on its way: from its encoding to its answer.
+///
+/// Dropping it ends the call: a request of which nothing is written is not sent, and the answer to
+/// one that was is dropped. ttrpc has no message to tell the peer.
+pub(crate) struct Exchange<'a> {
+    handle: &'a Handle,
+    outgoing: Outgoing<'a>,
+    started: Duration,
+    state: State<'a>,
+}
+
+type Reply = oneshot::Receiver<Result<Bytes, Error>>;
+
+enum State<'a> {
+    Begin,
+    /// Waits for room. No stream id exists yet and nothing is encoded.
+    Waiting(u64, Open<'a>, Reply),
+    Sent(Open<'a>, Reply),
+    Done,
+}
+
+impl Future for Exchange<'_> {
+    type Output = Result<Bytes, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let State::Begin = this.state {
+            this.state = this.begin(cx)?;
+        }
+        if let State::Waiting(ticket, _, reply) = &mut this.state {
+            // Its deadline, or the end of the connection, may come while it waits.
+            if let Poll::Ready(result) = Pin::new(&mut *reply).poll(cx) {
+                return Poll::Ready(this.finish(result));
+            }
+            let ticket = *ticket;
+            let Some(id) = this.promote(cx, ticket)? else {
+                return Poll::Pending;
+            };
+            if let State::Waiting(_, mut open, reply) = mem::replace(&mut this.state, State::Done) {
+                open.key = Key::Stream(id);
+                this.state = State::Sent(open, reply);
+            }
+        }
+        match &mut this.state {
+            State::Sent(_, reply) => {
+                let result = ready!(Pin::new(reply).poll(cx));
+                Poll::Ready(this.finish(result))
+            }
+            // Polled after its end, which a future need not answer.
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl<'a> Exchange<'a> {
+    fn begin(&mut self, cx: &Context<'_>) -> Result<State<'a>, Error> {
+        let shared = self.handle.shared();
+        self.started = shared.clock.now();
+        let deadline = self
+            .outgoing
+            .timeout
+            .map(|timeout| CallDeadline::new(self.started, timeout, &self.handle.last.keepalive));
+        let (sender, reply) = oneshot::channel();
+        let call = Call {
+            started: self.started,
+            timeout: self.outgoing.timeout,
+            deadline,
+            reply: sender,
+        };
+        {
+            let mut desk = shared.desk();
+            if let Some(end) = &desk.end {
+                return Err(end.clone().into());
+            }
+            if !desk.room.is_empty() || !self.has_room(&desk) {
+                let ticket = desk.room.enter(cx.waker().clone());
+                let key = Key::Ticket(ticket);
+                desk.commands.push(Command::Wait { ticket, call });
+                notify(desk);
+                return Ok(State::Waiting(ticket, Open { shared, key }, reply));
+            }
+        }
+        // Between the two locks others may find the same room: each thread that calls can
+        // overshoot the bound by one frame.
+        let p = call.deadline.as_ref().map(CallDeadline::p);
+        let frame = self.encode(self.outgoing.timeout)?;
+        let id = self.send(frame, self.started, p, |id| Command::Open { id, call })?;
+        let key = Key::Stream(id);
+        Ok(State::Sent(Open { shared, key }, reply))
+    }
+
+    /// Sends the call that waits with this ticket, if it is its turn.
+    fn promote(&mut self, cx: &Context<'_>, ticket: u64) -> Result<Option<u32>, Error> {
+        let shared = self.handle.shared();
+        let now = shared.clock.now();
+        let left = self
+            .outgoing
+            .timeout
+            .map(|timeout| timeout.saturating_sub(now.saturating_sub(self.started)));
+        {
+            let mut desk = shared.desk();
+            if let Some(end) = &desk.end {
+                return Err(end.clone().into());
+            }
+            // A call that has run out of time is not sent any more; the driver ends it.
+            let expired = left == Some(Duration::ZERO);
+            if expired || !desk.room.is_first(ticket) || !self.has_room(&desk) {
+                desk.room.wait(ticket, cx.waker());
+                return Ok(None);
+            }
+            desk.room.leave(ticket);
+        }
+        let frame = self.encode(left);
+        let sent = frame
+            .and_then(|frame| self.send(frame, now, None, |id| Command::Promote { ticket, id }));
+        // There may be room for the next one too.
+        let next = {
+            let desk = shared.desk();
+            self.has_room(&desk).then(|| desk.room.first()).flatten()
+        };
+        if let Some(waker) = next {
+            waker.wake();
+        }
+        sent.map(Some)
+    }
+
+    fn has_room<C>(&self, desk: &Desk<C>) -> bool {
+        let limits = &self.handle.last.limits;
+        desk.outbox.bytes() < limits.outbox_bytes && self.handle.shared().open() < limits.calls
+    }
+
+    fn encode(&self, left: Option<Duration>) -> Result<Vec<u8>, Error> {
+        let head = RequestHead {
+            service: self.outgoing.service,
+            method: self.outgoing.method,
+            timeout_nano: left.map_or(0, timeout_nano),
+            metadata: &self.outgoing.metadata,
+        };
+        encode_request(0, Flags::NONE, &head, self.outgoing.payload).map_err(Error::RequestTooLarge)
+    }
+
+    /// Takes the next id and queues the frame in one step: the order of ids is the order on the
+    /// wire, whatever the threads do.
+    fn send(
+        &self,
+        mut frame: Vec<u8>,
+        now: Duration,
+        p: Option<Duration>,
+        command: impl FnOnce(u32) -> Command,
+    ) -> Result<u32, Error> {
+        let shared = self.handle.shared();
+        let mut desk = shared.desk();
+        if let Some(end) = &desk.end {
+            return Err(end.clone().into());
+        }
+        let id = desk.next_id.ok_or(Error::IdsExhausted)?;
+        // The last odd id belongs to PING.
+        desk.next_id = id.checked_add(2).filter(|next| *next != PING_STREAM_ID);
+        set_stream_id(&mut frame, id);
+        let alone = shared.open() == 0 && self.outgoing.timeout != Some(Duration::ZERO);
+        let direct = alone && desk.may_write();
+        shared.claim();
+        desk.outbox.push(id, frame);
+        desk.commands.push(command(id));
+        if direct {
+            // The driver learns of the call when it reads the answer, or when its timer fires.
+            let timer_is_late = p.is_some_and(|p| desk.wakes_at.is_none_or(|at| at > p));
+            shared.write(desk, now, timer_is_late);
+        } else {
+            notify(desk);
+        }
+        Ok(id)
+    }
+
+    fn finish(&mut self, result: Result<Result<Bytes, Error>, RecvError>) -> Result<Bytes, Error> {
+        match mem::replace(&mut self.state, State::Done) {
+            State::Waiting(ticket, open, _) => {
+                open.ended();
+                let mut desk = self.handle.shared().desk();
+                desk.room.leave(ticket);
+                // It lets the next one in.
+                notify(desk);
+            }
+            State::Sent(open, _) => open.ended(),
+            State::Begin | State::Done => {}
+        }
+        result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()))
+    }
+}
+
+/// At least one nanosecond: 0 would mean that there is no limit.
+fn timeout_nano(left: Duration) -> i64 {
+    i64::try_from(left.as_nanos()).unwrap_or(i64::MAX).max(1)
+}
+
+/// Tells the driver when the future of an open call is dropped, so that nothing is left behind.
+struct Open<'a> {
+    shared: &'a Shared<Command>,
+    key: Key,
+}
+
+impl Open<'_> {
+    /// The driver has ended it already.
+    fn ended(self) {
+        mem::forget(self);
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        let mut desk = self.shared.desk();
+        if let Key::Ticket(ticket) = self.key {
+            desk.room.leave(ticket);
+        }
+        if desk.end.is_none() {
+            desk.commands.push(Command::Drop { key: self.key });
+            notify(desk);
+        }
+    }
+}

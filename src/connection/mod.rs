@@ -1,0 +1,208 @@
+//! One connection: what its handles and its driver share, the driver, and the client's side.
+//!
+//! The invariant: one task, the driver, owns the byte stream, the rules and the stream table.
+//! Handles reach it through the desk, whose lock is short and never held across an await, a
+//! wake-up or a system call.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::error::ConnectionError;
+use crate::keepalive::Machine;
+use crate::liveness::{Known, Liveness, Snapshot};
+use crate::transport::Shortcut;
+
+mod calls;
+mod deadlines;
+mod driver;
+mod handle;
+mod outbox;
+mod reader;
+mod room;
+
+pub(crate) use calls::ClientSide;
+pub(crate) use driver::{Driver, Side, Turn};
+pub(crate) use handle::{Exchange, Handle, Outgoing};
+
+use outbox::Outbox;
+use room::Room;
+
+/// What the handles and the driver of one connection share. `C` is what handles tell the driver.
+#[derive(Debug)]
+pub(crate) struct Shared<C> {
+    clock: Clock,
+    desk: Mutex<Desk<C>>,
+    /// Open streams: calls of a client, requests of a server. Apart from the desk, so that the
+    /// next call sees that the last one has ended without waiting for the driver.
+    open: AtomicUsize,
+    known: watch::Sender<Known>,
+}
+
+/// Behind the one short lock.
+#[derive(Debug)]
+struct Desk<C> {
+    outbox: Outbox,
+    /// In the order in which they were given. Bounded by the open streams: each gives one at its
+    /// start, one at its end.
+    commands: Vec<C>,
+    waker: Option<Waker>,
+    /// Whether the driver has been woken since it last took the commands.
+    notified: bool,
+    shortcut: Option<Arc<dyn Shortcut>>,
+    /// Whether a handle may write by itself: nothing is blocked, and the rules have nothing to
+    /// put in front.
+    direct: bool,
+    /// When the driver's timer fires. A deadline behind it needs no wake-up of its own.
+    wakes_at: Option<Duration>,
+    /// Whether a PING left with a handle's write.
+    ping_written: bool,
+    room: Room,
+    next_id: Option<u32>,
+    /// The last handle is gone, or a shutdown drains.
+    closing: bool,
+    end: Option<ConnectionError>,
+}
+
+impl<C> Shared<C> {
+    pub(crate) fn new(
+        clock: Clock,
+        machine: &Machine,
+        shortcut: Option<Arc<dyn Shortcut>>,
+    ) -> Self {
+        Self {
+            clock,
+            desk: Mutex::new(Desk {
+                outbox: Outbox::default(),
+                commands: Vec::new(),
+                waker: None,
+                notified: false,
+                shortcut,
+                direct: false,
+                wakes_at: None,
+                ping_written: false,
+                room: Room::default(),
+                next_id: Some(1),
+                closing: false,
+                end: None,
+            }),
+            open: AtomicUsize::new(0),
+            known: watch::Sender::new(Known::new(machine)),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    pub(crate) fn liveness(&self) -> Liveness {
+        Liveness::new(self.known.subscribe(), self.clock)
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.known.borrow().clone(), self.clock)
+    }
+
+    /// Asks the driver to end the connection as soon as its streams have ended.
+    pub(crate) fn close(&self) {
+        let mut desk = self.desk();
+        desk.closing = true;
+        notify(desk);
+    }
+
+    /// Waits for the end of the connection.
+    pub(crate) async fn closed(&self) -> ConnectionError {
+        let mut known = self.known.subscribe();
+        match known.wait_for(|known| known.end.is_some()).await.as_deref() {
+            Ok(Known { end: Some(end), .. }) => end.clone(),
+            // The sender lives as long as `self`, so there always is an end.
+            _ => ConnectionError::Abandoned,
+        }
+    }
+
+    /// Queues a frame of the server. It is written at once if nothing else is going on; otherwise
+    /// the driver sends all that has gathered in one go.
+    pub(crate) fn answer(&self, stream_id: u32, frame: Vec<u8>, command: C) {
+        let now = self.clock.now();
+        let open = self.release();
+        let mut desk = self.desk();
+        if desk.end.is_some() {
+            return;
+        }
+        let direct = open == 0 && !desk.closing && desk.may_write();
+        desk.outbox.push(stream_id, frame);
+        desk.commands.push(command);
+        if direct {
+            self.write(desk, now, false);
+        } else {
+            notify(desk);
+        }
+    }
+
+    /// Writes what waits, from the task of a handle. Wakes the driver for what is left, or if `wake`.
+    fn write(&self, mut desk: MutexGuard<'_, Desk<C>>, now: Duration, wake: bool) {
+        let Some(shortcut) = desk.shortcut.clone() else {
+            return notify(desk);
+        };
+        let Some(mut batch) = desk.outbox.begin() else {
+            return notify(desk);
+        };
+        drop(desk);
+        // The driver meets every error by itself, in reading or in its own write.
+        if let Ok(taken) = batch.write(|slices| shortcut.try_write(slices)) {
+            batch.advance(taken);
+        }
+        let mut desk = self.desk();
+        let ping_written = desk.outbox.end(batch, now);
+        desk.ping_written |= ping_written;
+        if desk.end.is_some() {
+            desk.outbox.clear();
+        } else if wake || ping_written || !desk.outbox.is_empty() {
+            notify(desk);
+        }
+    }
+
+    /// Every critical section leaves the desk as it should be, so a panic elsewhere in a thread
+    /// that holds it has broken nothing.
+    fn desk(&self) -> MutexGuard<'_, Desk<C>> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more stream is open.
+    pub(crate) fn claim(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One stream less is open. Returns how many are left.
+    pub(crate) fn release(&self) -> usize {
+        self.open.fetch_sub(1, Ordering::Relaxed) - 1
+    }
+
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+}
+
+impl<C> Desk<C> {
+    /// Whether a handle that has just begun the only open stream may write by itself.
+    fn may_write(&self) -> bool {
+        self.direct && self.outbox.is_empty()
+    }
+}
+
+/// Wakes the driver, behind the lock and only if nobody has since it last ran.
+fn notify<C>(mut desk: MutexGuard<'_, Desk<C>>) {
+    if desk.notified {
+        return;
+    }
+    desk.notified = true;
+    let waker = desk.waker.clone();
+    drop(desk);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}

@@ -1,0 +1,387 @@
+//! Frames that wait to be written, and the rules of their order.
+//!
+//! The invariant: whoever writes takes its frames by [`Outbox::begin`] and brings back what is
+//! left by [`Outbox::end`], so that a frame that has begun is finished before any other byte, a
+//! PONG and a PING go next, and data follows in the order in which it was queued.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+
+use crate::keepalive::{Reply, ReplySlot};
+use crate::wire::{Flags, ping, pong};
+
+/// Frames in one write: enough that the cost of a system call is small for each, few enough that
+/// their slices stay on the stack.
+const SLICES: usize = 64;
+
+/// Bytes in one write, about: beyond it a larger batch saves nothing and only puts off the next
+/// look at what has come in.
+const BATCH_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+struct Queued {
+    kind: Kind,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// A request or an answer of this stream.
+    Stream(u32),
+    Ping(u64),
+    Pong(Reply),
+}
+
+/// Frames waiting to be written on one connection.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    /// A frame of which some bytes are written: what is left of it.
+    begun: Option<Queued>,
+    /// The one PONG that waits. One slot bounds a flood of PINGs by construction.
+    replies: ReplySlot,
+    ping: Option<u64>,
+    frames: VecDeque<Queued>,
+    /// Unwritten bytes of streams' frames, those on their way included.
+    bytes: usize,
+    /// Whether somebody holds a batch. Two writers would tear each other's frames.
+    writing: bool,
+    /// An emptied batch, kept so that the next one takes no memory.
+    spare: VecDeque<Queued>,
+    last_offer: Option<Duration>,
+    last_taken: Option<Duration>,
+}
+
+/// Frames taken out of the outbox by the one who writes them.
+#[derive(Debug)]
+pub(super) struct Batch {
+    frames: VecDeque<Queued>,
+    /// Whether some bytes of the frame in front are written.
+    begun: bool,
+    /// Bytes that were taken in all, and those of them that belong to streams.
+    taken: usize,
+    taken_of_streams: usize,
+    written_ping: bool,
+}
+
+impl Outbox {
+    /// Appends a frame of a stream.
+    pub(super) fn push(&mut self, stream_id: u32, frame: Vec<u8>) {
+        self.bytes = self.bytes.saturating_add(frame.len());
+        self.frames.push_back(Queued {
+            kind: Kind::Stream(stream_id),
+            bytes: frame.into(),
+        });
+    }
+
+    /// Keeps the answer to a PING. Returns whether it replaced an older one.
+    pub(super) fn reply(&mut self, stream_id: u32, payload: Bytes) -> bool {
+        self.replies.put(stream_id, payload)
+    }
+
+    pub(super) fn set_ping(&mut self, number: u64) {
+        self.ping = Some(number);
+    }
+
+    /// Takes back a frame of which nothing is written. `false` if there is no such frame.
+    pub(super) fn remove(&mut self, stream_id: u32) -> bool {
+        let Some(at) = self.position(stream_id) else {
+            return false;
+        };
+        if let Some(queued) = self.frames.remove(at) {
+            self.bytes -= queued.bytes.len();
+        }
+        true
+    }
+
+    /// Whether a byte of this stream's frame is still here.
+    pub(super) fn holds(&self, stream_id: u32) -> bool {
+        self.position(stream_id).is_some()
+            || matches!(&self.begun, Some(Queued { kind: Kind::Stream(id), .. }) if *id == stream_id)
+    }
+
+    fn position(&self, stream_id: u32) -> Option<usize> {
+        self.frames
+            .iter()
+            .position(|queued| matches!(queued.kind, Kind::Stream(id) if id == stream_id))
+    }
+
+    /// Unwritten bytes of streams' frames.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.begun.is_none()
+            && self.frames.is_empty()
+            && self.ping.is_none()
+            && self.replies.is_empty()
+    }
+
+    /// Whether the kernel was last offered something at `since` or later, and whether it then
+    /// took some of it.
+    pub(super) fn offered_and_taken_since(&self, since: Duration) -> (bool, bool) {
+        let not_before = |at: Option<Duration>| at.is_some_and(|at| at >= since);
+        (not_before(self.last_offer), not_before(self.last_taken))
+    }
+
+    /// Takes what is to be written next. `None` if there is nothing, or somebody is writing.
+    pub(super) fn begin(&mut self) -> Option<Batch> {
+        if self.writing || self.is_empty() {
+            return None;
+        }
+        let mut frames = std::mem::take(&mut self.spare);
+        let begun = self.begun.is_some();
+        frames.extend(self.begun.take());
+        // In front of every frame that has not begun: the order by which a client learns that
+        // its peer knows PING (RFC KA-7).
+        if let Some(reply) = self.replies.take() {
+            let bytes = pong(reply.stream_id, Flags::default(), &reply.payload).into();
+            frames.push_back(Queued {
+                kind: Kind::Pong(reply),
+                bytes,
+            });
+        }
+        if let Some(number) = self.ping.take() {
+            frames.push_back(Queued {
+                kind: Kind::Ping(number),
+                bytes: Bytes::copy_from_slice(&ping(number)),
+            });
+        }
+        let mut bytes = 0;
+        while frames.len() < SLICES && bytes < BATCH_BYTES {
+            let Some(queued) = self.frames.pop_front() else {
+                break;
+            };
+            bytes += queued.bytes.len();
+            frames.push_back(queued);
+        }
+        self.writing = true;
+        Some(Batch {
+            frames,
+            begun,
+            taken: 0,
+            taken_of_streams: 0,
+            written_ping: false,
+        })
+    }
+
+    /// Brings a batch back. A frame that has begun stays in front; the rest returns to its place,
+    /// which is behind a PONG or PING that came meanwhile. Returns whether the PING was written.
+    pub(super) fn end(&mut self, mut batch: Batch, now: Duration) -> bool {
+        self.writing = false;
+        self.bytes = self.bytes.saturating_sub(batch.taken_of_streams);
+        self.last_offer = Some(now);
+        if batch.taken > 0 {
+            self.last_taken = Some(now);
+        }
+        if batch.begun {
+            self.begun = batch.frames.pop_front();
+        }
+        while let Some(queued) = batch.frames.pop_back() {
+            match queued.kind {
+                Kind::Stream(_) => self.frames.push_front(queued),
+                Kind::Ping(number) => self.ping = self.ping.or(Some(number)),
+                Kind::Pong(reply) if self.replies.is_empty() => {
+                    self.replies.put(reply.stream_id, reply.payload);
+                }
+                Kind::Pong(_) => {}
+            }
+        }
+        self.spare = batch.frames;
+        batch.written_ping
+    }
+
+    /// Drops everything: the connection has ended.
+    pub(super) fn clear(&mut self) {
+        *self = Self {
+            writing: self.writing,
+            ..Self::default()
+        };
+    }
+}
+
+impl Batch {
+    /// The bytes to write, by `write`, in one go.
+    pub(super) fn write<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
+        let mut slices = [IoSlice::new(&[]); SLICES];
+        let mut count = 0;
+        for (slice, queued) in slices.iter_mut().zip(&self.frames) {
+            *slice = IoSlice::new(&queued.bytes);
+            count += 1;
+        }
+        write(&slices[..count])
+    }
+
+    /// The bytes of the frame in front.
+    pub(super) fn front(&self) -> &[u8] {
+        self.frames.front().map_or(&[], |queued| &queued.bytes)
+    }
+
+    /// So many bytes from the front were taken.
+    pub(super) fn advance(&mut self, mut taken: usize) {
+        self.taken += taken;
+        while let Some(queued) = self.frames.front_mut() {
+            let of_frame = taken.min(queued.bytes.len());
+            queued.bytes.advance(of_frame);
+            taken -= of_frame;
+            if matches!(queued.kind, Kind::Stream(_)) {
+                self.taken_of_streams += of_frame;
+            }
+            if !queued.bytes.is_empty() {
+                self.begun |= of_frame > 0;
+                return;
+            }
+            self.written_ping |= matches!(queued.kind, Kind::Ping(_));
+            self.begun = false;
+            self.frames.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Header, MessageType};
+
+    const NOW: Duration = Duration::from_secs(1);
+
+    /// Writes up to `room` bytes and returns the ids or types of the frames in their order.
+    fn written(outbox: &mut Outbox, room: usize) -> Vec<u8> {
+        let mut wire = Vec::new();
+        while let Some(mut batch) = outbox.begin() {
+            let left = room - wire.len();
+            let before = wire.len();
+            batch.write(|slices| {
+                for slice in slices {
+                    let free = left - (wire.len() - before);
+                    wire.extend_from_slice(&slice[..slice.len().min(free)]);
+                }
+            });
+            let taken = wire.len() - before;
+            batch.advance(taken);
+            outbox.end(batch, NOW);
+            if taken == 0 || wire.len() == room {
+                break;
+            }
+        }
+        wire
+    }
+
+    fn types(mut wire: &[u8]) -> Vec<(MessageType, u32)> {
+        let mut types = Vec::new();
+        while let Some((header, rest)) = wire.split_first_chunk() {
+            let header = Header::decode(header);
+            types.push((header.message_type, header.stream_id));
+            wire = &rest[usize::try_from(header.length).unwrap()..];
+        }
+        types
+    }
+
+    fn request(stream_id: u32, length: u32) -> Vec<u8> {
+        let header = Header {
+            length,
+            stream_id,
+            message_type: MessageType::REQUEST,
+            flags: Flags::default(),
+        };
+        let mut frame = header.encode().to_vec();
+        frame.resize(frame.len() + usize::try_from(length).unwrap(), 7);
+        frame
+    }
+
+    #[test]
+    fn pong_and_ping_overtake_queued_frames_but_never_cut_one() {
+        let mut outbox = Outbox::default();
+        outbox.push(1, request(1, 100));
+        outbox.push(3, request(3, 100));
+        let mut wire = written(&mut outbox, 50);
+        assert_eq!(wire.len(), 50);
+
+        outbox.reply(9, Bytes::from_static(b"ask"));
+        outbox.set_ping(1);
+        wire.extend(written(&mut outbox, usize::MAX));
+        assert_eq!(
+            types(&wire),
+            [
+                (MessageType::REQUEST, 1),
+                (MessageType::PONG, 9),
+                (MessageType::PING, crate::wire::PING_STREAM_ID),
+                (MessageType::REQUEST, 3),
+            ]
+        );
+        assert_eq!(outbox.bytes(), 0);
+        assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn a_flood_of_pings_leaves_one_pong() {
+        let mut outbox = Outbox::default();
+        let coalesced = (0..1000)
+            .filter(|id| outbox.reply(*id, Bytes::new()))
+            .count();
+        assert_eq!(coalesced, 999);
+        let wire = written(&mut outbox, usize::MAX);
+        assert_eq!(types(&wire), [(MessageType::PONG, 999)]);
+    }
+
+    #[test]
+    fn a_pong_that_was_not_taken_gives_way_to_a_newer_one() {
+        let mut outbox = Outbox::default();
+        outbox.reply(1, Bytes::new());
+        let batch = outbox.begin().unwrap();
+        outbox.reply(3, Bytes::new());
+        outbox.end(batch, NOW);
+        let wire = written(&mut outbox, usize::MAX);
+        assert_eq!(types(&wire), [(MessageType::PONG, 3)]);
+    }
+
+    #[test]
+    fn a_frame_is_taken_back_only_before_it_has_begun() {
+        let mut outbox = Outbox::default();
+        outbox.push(1, request(1, 100));
+        outbox.push(3, request(3, 100));
+        let mut wire = written(&mut outbox, 1);
+        assert!(!outbox.remove(1));
+        assert!(outbox.holds(1));
+        assert!(outbox.remove(3));
+        assert!(!outbox.holds(3));
+        wire.extend(written(&mut outbox, usize::MAX));
+        assert_eq!(types(&wire), [(MessageType::REQUEST, 1)]);
+    }
+
+    #[test]
+    fn one_writer_at_a_time() {
+        let mut outbox = Outbox::default();
+        outbox.push(1, request(1, 0));
+        let batch = outbox.begin().unwrap();
+        outbox.push(3, request(3, 0));
+        assert!(outbox.begin().is_none());
+        outbox.end(batch, NOW);
+        assert!(outbox.begin().is_some());
+    }
+
+    #[test]
+    fn any_split_of_writes_gives_the_same_frames() {
+        let whole = {
+            let mut outbox = Outbox::default();
+            for id in 0..5 {
+                outbox.push(2 * id + 1, request(2 * id + 1, id * 7));
+            }
+            written(&mut outbox, usize::MAX)
+        };
+        for step in 1..20 {
+            let mut outbox = Outbox::default();
+            for id in 0..5 {
+                outbox.push(2 * id + 1, request(2 * id + 1, id * 7));
+            }
+            let mut wire = Vec::new();
+            while !outbox.is_empty() {
+                wire.extend(written(&mut outbox, step));
+            }
+            assert_eq!(wire, whole, "in steps of {step}");
+        }
+    }
+}

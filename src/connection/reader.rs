@@ -1,0 +1,72 @@
+//! From the byte stream to frames, with no buffer held by a connection that is quiet.
+
+use std::cell::Cell;
+use std::io;
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+
+use crate::transport::Transport;
+use crate::wire::{Decoded, Decoder, ProtocolError};
+
+/// Bytes that are asked for at once: many small frames come in one read.
+const CHUNK: usize = 64 << 10;
+
+thread_local! {
+    /// Lent to the connection whose turn it is, so that idle ones hold none.
+    static CHUNKS: Cell<BytesMut> = Cell::default();
+}
+
+/// Reads and takes frames apart.
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    decoder: Decoder,
+    chunk: BytesMut,
+    /// Bytes of the chunk that the decoder has taken.
+    taken: usize,
+}
+
+impl Reader {
+    /// Reads once. All frames of the read before must have been taken.
+    pub(super) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut dyn Transport,
+    ) -> Poll<io::Result<usize>> {
+        // A large payload goes where it will stay.
+        if let Some((payload, missing)) = self.decoder.partial_payload() {
+            return transport.poll_read(cx, payload, missing);
+        }
+        if self.chunk.capacity() == 0 {
+            self.chunk = CHUNKS.take();
+        }
+        self.chunk.clear();
+        self.chunk.reserve(CHUNK);
+        self.taken = 0;
+        transport.poll_read(cx, &mut self.chunk, CHUNK)
+    }
+
+    /// The next frame of what was read.
+    pub(super) fn next(&mut self) -> Result<Option<Decoded>, ProtocolError> {
+        if let Some(complete) = self.decoder.take_complete() {
+            return Ok(Some(complete));
+        }
+        let mut input = self.chunk.get(self.taken..).unwrap_or_default();
+        let decoded = self.decoder.decode(&mut input);
+        self.taken = self.chunk.len() - input.len();
+        decoded
+    }
+
+    /// Gives the buffer back to the thread. Everything read has been taken.
+    pub(super) fn rest(&mut self) {
+        if self.chunk.capacity() > 0 {
+            CHUNKS.set(std::mem::take(&mut self.chunk));
+        }
+        self.taken = 0;
+    }
+
+    /// Whether the end of the stream would cut a frame.
+    pub(super) fn is_mid_frame(&self) -> bool {
+        self.decoder.is_mid_frame()
+    }
+}

@@ -1,0 +1,55 @@
+//! The queue of calls that wait for room: the back-pressure that a caller feels.
+
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// Calls that wait before they are encoded, first come, first served.
+///
+/// Its length is bounded by the callers: each entry belongs to a future that somebody holds, and
+/// goes with it.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    waiting: VecDeque<(u64, Waker)>,
+    newest: u64,
+}
+
+impl Room {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// A number that nobody else has.
+    pub(super) fn ticket(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
+    /// Joins the queue at its end.
+    pub(super) fn enter(&mut self, waker: Waker) -> u64 {
+        let ticket = self.ticket();
+        self.waiting.push_back((ticket, waker));
+        ticket
+    }
+
+    /// Keeps the waker of one that goes on waiting.
+    pub(super) fn wait(&mut self, ticket: u64, waker: &Waker) {
+        if let Some((_, kept)) = self.waiting.iter_mut().find(|(other, _)| *other == ticket) {
+            kept.clone_from(waker);
+        }
+    }
+
+    pub(super) fn is_first(&self, ticket: u64) -> bool {
+        self.waiting
+            .front()
+            .is_some_and(|(first, _)| *first == ticket)
+    }
+
+    pub(super) fn leave(&mut self, ticket: u64) {
+        self.waiting.retain(|(other, _)| *other != ticket);
+    }
+
+    /// The one to wake when there is room.
+    pub(super) fn first(&self) -> Option<Waker> {
+        self.waiting.front().map(|(_, waker)| waker.clone())
+    }
+}

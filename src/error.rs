@@ -1,0 +1,276 @@
+//! Why a call or a connection ended, graded by whose fault it was.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::keepalive::{self, DeadReason, Evidence, Peer, Verdict};
+use crate::late::LateAnswer;
+use crate::status::{Code, Status};
+use crate::wire::{EnvelopeError, Oversized, ProtocolError};
+
+/// Why a call did not return a message.
+///
+/// The variants say whose fault it was; the predicates answer what a caller decides by. A failure
+/// on this side is never dressed as a [`Status`] of the peer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The peer answered with a status other than OK.
+    #[error("the peer answered {0}")]
+    Status(#[source] Status),
+    /// The call ran out of time, here or at the peer. The connection goes on.
+    #[error(transparent)]
+    Deadline(Box<DeadlineError>),
+    /// The connection ended before an answer came, or had ended before the call.
+    #[error("the connection has ended")]
+    Connection(#[source] ConnectionError),
+    /// The request is larger than a frame may be. Nothing was sent.
+    #[error("the request cannot be sent")]
+    RequestTooLarge(#[source] Oversized),
+    /// The peer's answer was larger than a frame may be. It was skipped; the connection goes on.
+    #[error("the response is too large")]
+    ResponseTooLarge(#[source] Oversized),
+    /// The peer's answer could not be decoded: what ttrpc puts around the message. The connection
+    /// goes on.
+    #[error("the response cannot be decoded")]
+    InvalidResponse(#[source] EnvelopeError),
+    /// The peer's answer is not the message that was expected. The connection goes on.
+    #[error("the response's message cannot be decoded")]
+    InvalidMessage(#[source] protobuf::Error),
+    /// The peer sent stream data in answer to a unary request. The connection goes on.
+    #[error("the peer sent stream data in answer to a unary request")]
+    UnexpectedData,
+    /// This connection has used all its stream ids (2^31 calls). Connect anew.
+    #[error("all stream ids of this connection are used")]
+    IdsExhausted,
+}
+
+impl Error {
+    /// Whether the call ran out of time: here, or by the peer's own DEADLINE_EXCEEDED.
+    ///
+    /// It says nothing against the connection; [`Error::verdict`] does.
+    pub fn is_deadline(&self) -> bool {
+        matches!(self, Self::Deadline(_))
+    }
+
+    /// Whether the connection is over. Every later call on it fails the same way.
+    pub fn is_connection(&self) -> bool {
+        matches!(self, Self::Connection(_))
+    }
+
+    /// Whether the peer broke the protocol or answered nonsense in this call.
+    pub fn is_peer_fault(&self) -> bool {
+        match self {
+            Self::ResponseTooLarge(_)
+            | Self::InvalidResponse(_)
+            | Self::InvalidMessage(_)
+            | Self::UnexpectedData => true,
+            Self::Connection(end) => matches!(end, ConnectionError::Protocol(_)),
+            _ => false,
+        }
+    }
+
+    /// What is known about the peer at the deadline of a late call. `None` for other errors.
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.deadline().map(DeadlineError::verdict)
+    }
+
+    /// The evidence behind the verdict, or behind the conviction that ended the connection.
+    pub fn evidence(&self) -> Option<&Evidence> {
+        match self {
+            Self::Deadline(late) => Some(&late.evidence),
+            Self::Connection(ConnectionError::Dead { evidence, .. }) => Some(evidence),
+            _ => None,
+        }
+    }
+
+    /// What to make of the peer after this error: call it, spare it, or give it up.
+    pub fn peer(&self) -> Peer {
+        match self {
+            Self::Deadline(late) => late.peer,
+            Self::Connection(_) | Self::IdsExhausted => Peer::Gone,
+            _ => Peer::Alive,
+        }
+    }
+
+    /// The status that the peer sent, if it sent one.
+    pub fn status(&self) -> Option<&Status> {
+        match self {
+            Self::Status(status) => Some(status),
+            Self::Deadline(late) => late.status.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// A future that ends when the answer to this late call comes after all. `None` if there is
+    /// nothing to wait for: the call is not late, was never sent, or was answered by the peer.
+    pub fn late_answer(&self) -> Option<LateAnswer> {
+        self.deadline()?.late_answer.clone()
+    }
+
+    fn deadline(&self) -> Option<&DeadlineError> {
+        match self {
+            Self::Deadline(late) => Some(late),
+            _ => None,
+        }
+    }
+
+    /// The peer's status as an error: its own DEADLINE_EXCEEDED is a late call too, and the peer
+    /// has just proved that it lives.
+    pub(crate) fn from_status(
+        status: Status,
+        evidence: Evidence,
+        timeout: Option<Duration>,
+    ) -> Self {
+        if status.code() != Code::DEADLINE_EXCEEDED {
+            return Self::Status(status);
+        }
+        Self::Deadline(Box::new(DeadlineError {
+            timeout,
+            verdict: Verdict::Slow,
+            evidence,
+            peer: Peer::Alive,
+            status: Some(status),
+            late_answer: None,
+        }))
+    }
+}
+
+impl From<ConnectionError> for Error {
+    fn from(end: ConnectionError) -> Self {
+        Self::Connection(end)
+    }
+}
+
+/// A call that ran out of time, with what is known about the peer at that moment.
+#[derive(Debug, thiserror::Error)]
+#[error("deadline exceeded: {verdict} ({evidence})")]
+pub struct DeadlineError {
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) verdict: Verdict,
+    pub(crate) evidence: Evidence,
+    pub(crate) peer: Peer,
+    #[source]
+    pub(crate) status: Option<Status>,
+    pub(crate) late_answer: Option<LateAnswer>,
+}
+
+impl DeadlineError {
+    /// Slow, dead or something on this side: the one word that the caller needs.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// How long the peer was silent, its round-trip time, which PING is unanswered.
+    pub fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
+    /// What the caller had allowed. `None` if the peer ended a call that had no timeout here.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+}
+
+/// Why a connection is over. Every call on it, open or later, fails with this one reason.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// This side closed it: the last handle was dropped, or a shutdown was asked for.
+    #[error("closed on this side")]
+    LocalClose,
+    /// The peer closed it between two frames.
+    #[error("closed by the peer")]
+    PeerClosed,
+    /// The peer closed it in the middle of a frame: it crashed, or the stream was cut.
+    #[error("closed by the peer in the middle of a frame")]
+    Torn,
+    /// The operating system reported an error on the byte stream, a reset for example.
+    #[error("the byte stream failed")]
+    Io(#[source] Arc<io::Error>),
+    /// The peer sent something that is not ttrpc.
+    #[error("the peer does not speak ttrpc")]
+    Protocol(#[source] ProtocolError),
+    /// Keepalive convicted the peer. Final for this connection, and only for it.
+    #[error("the peer is dead: {reason} ({evidence})")]
+    Dead {
+        /// What it was convicted for.
+        reason: DeadReason,
+        /// What was known at that moment.
+        evidence: Evidence,
+    },
+    /// The runtime that drove the connection is gone.
+    #[error("the runtime that drove the connection is gone")]
+    Abandoned,
+}
+
+impl ConnectionError {
+    /// Whether keepalive ended the connection, and why.
+    pub fn dead_reason(&self) -> Option<DeadReason> {
+        match self {
+            Self::Dead { reason, .. } => Some(*reason),
+            _ => None,
+        }
+    }
+
+    /// Whether this side ended the connection of its own will.
+    pub fn is_local_close(&self) -> bool {
+        matches!(self, Self::LocalClose)
+    }
+}
+
+impl From<io::Error> for ConnectionError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(Arc::new(error))
+    }
+}
+
+/// A setting that is out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// One of [`Keepalive`](crate::Keepalive).
+    #[error(transparent)]
+    Keepalive(#[from] keepalive::ConfigError),
+    /// A limit of nothing, with which no call could ever be made.
+    #[error("`{setting}` is 0, allowed is 1 or more")]
+    ZeroLimit {
+        /// The setter that was given the value.
+        setting: &'static str,
+    },
+}
+
+/// Why no connection could be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// A setting is out of its range. Nothing was tried.
+    #[error("a setting is not usable")]
+    Config(#[from] ConfigError),
+    /// The address is not one of `unix:///path`, `unix://@name`, `tcp://host:port`.
+    #[error("{address:?} is not an address: {problem}")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// The operating system refused.
+    #[error("cannot reach {address}")]
+    Io {
+        /// Where to.
+        address: String,
+        /// Why, as the operating system says it.
+        #[source]
+        source: io::Error,
+    },
+    /// Nobody accepted within the time allowed.
+    #[error("nobody accepted at {address} within {timeout:?}")]
+    TimedOut {
+        /// Where to.
+        address: String,
+        /// The time allowed.
+        timeout: Duration,
+    },
+}

@@ -1,0 +1,112 @@
+//! What a handler sees of its call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::requests::Command;
+use crate::connection::Shared;
+use crate::error::ConnectionError;
+use crate::liveness::{Liveness, Snapshot};
+use crate::wire::Request;
+
+/// The circumstances of one call, for its handler.
+///
+/// A handler is not stopped when its caller gives up: ttrpc has no message for that, and work that
+/// was begun is often better ended. One that wants to stop looks at [`remaining`](Self::remaining)
+/// and [`cancelled`](Self::cancelled).
+#[derive(Clone)]
+pub struct Context {
+    shared: Arc<Shared<Command>>,
+    request: Arc<Circumstances>,
+}
+
+#[derive(Debug)]
+struct Circumstances {
+    service: String,
+    method: String,
+    metadata: Vec<(String, String)>,
+    deadline: Option<Duration>,
+}
+
+impl Context {
+    pub(super) fn new(
+        shared: Arc<Shared<Command>>,
+        request: &mut Request,
+        deadline: Option<Duration>,
+    ) -> Self {
+        Self {
+            shared,
+            request: Arc::new(Circumstances {
+                service: request.service.to_string(),
+                method: request.method.to_string(),
+                metadata: std::mem::take(&mut request.metadata),
+                deadline,
+            }),
+        }
+    }
+
+    /// The full name of the service that was called, as `demo.Echo`.
+    pub fn service(&self) -> &str {
+        &self.request.service
+    }
+
+    /// The bare name of the method that was called, as `Say`.
+    pub fn method(&self) -> &str {
+        &self.request.method
+    }
+
+    /// All metadata, in the order in which it came; keys may repeat.
+    pub fn metadata(&self) -> &[(String, String)] {
+        &self.request.metadata
+    }
+
+    /// The values of one key, which is compared without regard to case.
+    pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
+        let metadata = self.request.metadata.iter();
+        metadata
+            .filter(move |(other, _)| other.eq_ignore_ascii_case(key))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// When the caller gives up, as told by its request. `None` if it did not say.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.shared.clock().instant(self.request.deadline?)
+    }
+
+    /// How long the caller goes on waiting: zero if it has given up, `None` if it did not say.
+    pub fn remaining(&self) -> Option<Duration> {
+        let now = self.shared.clock().now();
+        Some(self.request.deadline?.saturating_sub(now))
+    }
+
+    /// Follows what is known about the caller's process.
+    pub fn liveness(&self) -> Liveness {
+        self.shared.liveness()
+    }
+
+    /// What is known about the caller's process now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.shared.snapshot()
+    }
+
+    /// Waits until nobody can receive the answer any more: the connection is lost, the caller
+    /// convicted, or the server stopped. Yields why.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn cancelled(&self) -> ConnectionError {
+        self.shared.closed().await
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("request", &self.request)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,256 @@
+//! Serving calls: methods, listeners, single connections, and the way to stop.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protobuf::Message;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, unconstrained};
+use tracing::warn;
+
+use crate::clock::Clock;
+use crate::config::{ServerConfig, check_limits};
+use crate::connection::Driver;
+use crate::error::{ConfigError, ConnectionError};
+use crate::keepalive::Keepalive;
+use crate::seed::seed;
+use crate::status::Status;
+use crate::transport::{IntoTransport, Listener};
+
+mod context;
+mod method;
+mod requests;
+
+pub use context::Context;
+
+use method::{Methods, Typed, Untyped};
+use requests::ServerSide;
+
+/// Waits between two failed accepts, growing: the usual cause is that descriptors are used up,
+/// which passes, and a loop that does not wait makes it worse.
+const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
+
+/// Serves methods on listeners and on connected streams.
+///
+/// A clone is another handle of the same server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    shared: Arc<Serving>,
+}
+
+#[derive(Debug)]
+struct Serving {
+    methods: Arc<Methods>,
+    config: ServerConfig,
+    phase: watch::Sender<Phase>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// Calls that run are ended, new ones refused.
+    Draining,
+    Stopped,
+}
+
+impl Server {
+    /// Begins with no methods and the default settings.
+    pub fn builder() -> ServerBuilder {
+        ServerBuilder {
+            methods: Methods::default(),
+            config: ServerConfig::default(),
+        }
+    }
+
+    /// Accepts and serves connections until [`shutdown`](Self::shutdown), then until those
+    /// connections have ended.
+    ///
+    /// Errors of accepting are logged and waited out.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the listener and ends its connections at once.
+    pub async fn serve(&self, listener: Listener) {
+        let mut phase = self.shared.phase.subscribe();
+        let mut connections = JoinSet::new();
+        let mut backoff = ACCEPT_BACKOFF.0;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = phase.wait_for(|phase| *phase != Phase::Serving) => break,
+                Some(_) = connections.join_next() => continue,
+            };
+            match accepted {
+                Ok(socket) => {
+                    backoff = ACCEPT_BACKOFF.0;
+                    let server = self.clone();
+                    connections.spawn(async move { server.serve_connection(socket).await });
+                }
+                Err(error) => {
+                    warn!(%error, wait = ?backoff, "accepting failed");
+                    tokio::time::sleep(backoff).await;
+                    backoff = (backoff * 2).min(ACCEPT_BACKOFF.1);
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    /// Serves one connected stream until it ends, and yields why it did. A peer that is done
+    /// closes: [`ConnectionError::PeerClosed`] is the ordinary end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the connection at once. Handlers that run see it by
+    /// [`Context::cancelled`]; their answers are dropped.
+    pub async fn serve_connection(&self, stream: impl IntoTransport) -> ConnectionError {
+        let Serving {
+            methods,
+            config,
+            phase,
+        } = &*self.shared;
+        let side = ServerSide::new(Arc::clone(methods), config.limits);
+        let transport = Box::new(stream.into_transport());
+        let driver = Driver::new(transport, side, &config.keepalive, Clock::start(), seed());
+        let connection = Arc::clone(driver.shared());
+        // The driver bounds its turns itself. Without this, "nothing to read" could mean that its
+        // budget is used up.
+        let mut driver = pin!(unconstrained(driver));
+        let mut phase = phase.subscribe();
+        tokio::select! {
+            biased;
+            end = &mut driver => return end,
+            _ = phase.wait_for(|phase| *phase != Phase::Serving) => connection.close(),
+        }
+        tokio::select! {
+            biased;
+            end = &mut driver => end,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => ConnectionError::LocalClose,
+        }
+    }
+
+    /// Stops accepting, lets calls that run end, refuses new ones with UNAVAILABLE, and closes
+    /// each connection when its last answer is written. What is not done after `limit` is cut.
+    ///
+    /// Returns whether all ended in time. The server serves nothing afterwards.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the server draining, without a limit.
+    pub async fn shutdown(&self, limit: Duration) -> bool {
+        let phase = &self.shared.phase;
+        phase.send_if_modified(|phase| {
+            let serving = *phase == Phase::Serving;
+            if serving {
+                *phase = Phase::Draining;
+            }
+            serving
+        });
+        let drained = tokio::time::timeout(limit, phase.closed()).await.is_ok();
+        phase.send_replace(Phase::Stopped);
+        phase.closed().await;
+        drained
+    }
+}
+
+/// Collects the methods and settings of a [`Server`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until it is built"]
+pub struct ServerBuilder {
+    methods: Methods,
+    config: ServerConfig,
+}
+
+impl ServerBuilder {
+    /// Serves a unary method with messages of rust-protobuf.
+    ///
+    /// The handler runs in a task of its own on the runtime. A status it returns goes to the
+    /// caller; a panic costs its call, which is answered INTERNAL, and nothing else. A request
+    /// that cannot be decoded is answered INVALID_ARGUMENT without it.
+    pub fn unary<Q, R, Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<R, Status>> + Send + 'static,
+    {
+        self.methods
+            .add(service, method, Box::new(Typed::<_, Q>::new(handler)));
+        self
+    }
+
+    /// Serves a unary method with bytes, for messages that are encoded elsewhere.
+    pub fn unary_bytes<Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
+    {
+        self.methods
+            .add(service, method, Box::new(Untyped::new(handler)));
+        self
+    }
+
+    /// When to ask whether clients are alive. [`Keepalive::on_demand`] by default.
+    ///
+    /// A server answers every PING, whatever is set here, and sends one itself only to a client
+    /// that has sent one before (RFC KA-14).
+    pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
+        self.config.keepalive = keepalive;
+        self
+    }
+
+    /// Handlers that run at one time on one connection: at least 1, 1,024 by default. Further
+    /// requests wait.
+    pub fn handler_limit(mut self, handlers: usize) -> Self {
+        self.config.limits.handlers = handlers;
+        self
+    }
+
+    /// Requests that wait for a handler to end, on one connection: at least 1, 1,024 by default.
+    /// Further ones are answered RESOURCE_EXHAUSTED at once.
+    pub fn waiting_limit(mut self, waiting: usize) -> Self {
+        self.config.limits.waiting = waiting;
+        self
+    }
+
+    /// Bytes of answers that a client has not taken, on one connection: at least 1, 16 MiB by
+    /// default. Beyond it no more of its requests are read until it takes some.
+    pub fn owed_limit(mut self, bytes: usize) -> Self {
+        self.config.limits.owed_bytes = bytes;
+        self
+    }
+
+    /// Makes the server.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of its range; the error names it.
+    pub fn build(self) -> Result<Server, ConfigError> {
+        let Self { methods, config } = self;
+        config.keepalive.validate()?;
+        check_limits(&[
+            ("handler_limit", config.limits.handlers),
+            ("waiting_limit", config.limits.waiting),
+            ("owed_limit", config.limits.owed_bytes),
+        ])?;
+        Ok(Server {
+            shared: Arc::new(Serving {
+                methods: Arc::new(methods),
+                config,
+                phase: watch::Sender::new(Phase::Serving),
+            }),
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! The stream table: which ids are open, which have ended late, and what a frame means for them.
+//!
+//! No channels, no payloads, no clock: what a stream carries for its owner is a type parameter.
+//! The invariant: an id is in at most one of the two tables, and a finished one is in neither.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::wire::PING_STREAM_ID;
+
+/// The calls of a client's connection.
+#[derive(Debug)]
+pub(crate) struct Calls<C, L> {
+    open: HashMap<u32, C>,
+    /// Calls whose deadline has passed and whose Response may still come, by id, which is the
+    /// order in which they began.
+    late: BTreeMap<u32, L>,
+    late_limit: usize,
+    newest: u32,
+}
+
+/// What a frame that ends a stream ends on a client.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Ended<C, L> {
+    /// A call that somebody waits for.
+    Call(C),
+    /// A call whose deadline had passed: its late answer.
+    Late(L),
+    /// A call that has ended before: a repeated Response, or that of a call that was dropped.
+    Again,
+    /// The id that PINGs are sent on: a peer that does not know them says so there.
+    Ping,
+    /// An id that was never handed out.
+    Unknown,
+}
+
+impl<C, L> Calls<C, L> {
+    pub(crate) fn new(late_limit: usize) -> Self {
+        Self {
+            open: HashMap::new(),
+            late: BTreeMap::new(),
+            late_limit,
+            newest: 0,
+        }
+    }
+
+    pub(crate) fn open(&mut self, id: u32, call: C) {
+        self.newest = self.newest.max(id);
+        self.open.insert(id, call);
+    }
+
+    pub(crate) fn is_open(&self, id: u32) -> bool {
+        self.open.contains_key(&id)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Forgets a call without a trace: it was dropped, or never sent.
+    pub(crate) fn close(&mut self, id: u32) -> Option<C> {
+        self.open.remove(&id)
+    }
+
+    /// Turns an expired call into a late record. Returns the record that had to make room for it:
+    /// a peer that never answers must not make the table grow.
+    pub(crate) fn keep_late(&mut self, id: u32, late: L) -> Option<L> {
+        self.late.insert(id, late);
+        if self.late.len() > self.late_limit {
+            self.late.pop_first().map(|(_, oldest)| oldest)
+        } else {
+            None
+        }
+    }
+
+    /// A frame that ends stream `id` has come.
+    pub(crate) fn handle_end(&mut self, id: u32) -> Ended<C, L> {
+        if let Some(call) = self.open.remove(&id) {
+            Ended::Call(call)
+        } else if let Some(late) = self.late.remove(&id) {
+            Ended::Late(late)
+        } else if id == PING_STREAM_ID {
+            Ended::Ping
+        } else if id % 2 == 1 && id <= self.newest {
+            Ended::Again
+        } else {
+            Ended::Unknown
+        }
+    }
+
+    pub(crate) fn late_len(&self) -> usize {
+        self.late.len()
+    }
+
+    /// Empties the table: the connection has ended.
+    pub(crate) fn drain(&mut self) -> (impl Iterator<Item = C> + '_, impl Iterator<Item = L>) {
+        let late = std::mem::take(&mut self.late);
+        (self.open.drain().map(|(_, call)| call), late.into_values())
+    }
+}
+
+/// The requests that a server has taken on one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    newest: u32,
+}
+
+/// Why a server does not take a request on an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("stream id {id} is even: a client uses odd ones")]
+    Even { id: u32 },
+    #[error("stream id {id} is not larger than {newest}, the newest one")]
+    NotLarger { id: u32, newest: u32 },
+    #[error("stream id {id} is reserved for PING")]
+    Reserved { id: u32 },
+}
+
+impl Requests {
+    /// Judges the id of a request. An id is used once, so that a late frame of an old stream can
+    /// never be taken for one of a new stream.
+    pub(crate) fn accept(&mut self, id: u32) -> Result<(), Refused> {
+        if id % 2 == 0 {
+            return Err(Refused::Even { id });
+        }
+        // Remembering this id would refuse every later request.
+        if id == PING_STREAM_ID {
+            return Err(Refused::Reserved { id });
+        }
+        if id <= self.newest {
+            return Err(Refused::NotLarger {
+                id,
+                newest: self.newest,
+            });
+        }
+        self.newest = id;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_frame_finds_what_it_ends() {
+        let mut calls: Calls<&str, &str> = Calls::new(8);
+        calls.open(1, "answered");
+        calls.open(3, "expired");
+        calls.open(5, "dropped");
+        assert_eq!(calls.close(3), Some("expired"));
+        assert_eq!(calls.keep_late(3, "late"), None);
+        assert_eq!(calls.close(5), Some("dropped"));
+
+        for (id, expected) in [
+            (1, Ended::Call("answered")),
+            (1, Ended::Again),
+            (3, Ended::Late("late")),
+            (3, Ended::Again),
+            (5, Ended::Again),
+            (7, Ended::Unknown),
+            (2, Ended::Unknown),
+            (0, Ended::Unknown),
+            (PING_STREAM_ID, Ended::Ping),
+        ] {
+            assert_eq!(calls.handle_end(id), expected, "id {id}");
+        }
+        assert_eq!(calls.late_len(), 0);
+    }
+
+    #[test]
+    fn the_oldest_late_record_makes_room() {
+        let mut calls: Calls<(), u32> = Calls::new(2);
+        assert_eq!(calls.keep_late(1, 1), None);
+        assert_eq!(calls.keep_late(5, 5), None);
+        assert_eq!(calls.keep_late(3, 3), Some(1));
+        assert_eq!(calls.late_len(), 2);
+    }
+
+    #[test]
+    fn a_request_needs_an_odd_and_larger_id() {
+        let mut requests = Requests::default();
+        for (id, expected) in [
+            (1, Ok(())),
+            (1, Err(Refused::NotLarger { id: 1, newest: 1 })),
+            (2, Err(Refused::Even { id: 2 })),
+            (7, Ok(())),
+            (5, Err(Refused::NotLarger { id: 5, newest: 7 })),
+            (
+                PING_STREAM_ID,
+                Err(Refused::Reserved { id: PING_STREAM_ID }),
+            ),
+            (9, Ok(())),
+        ] {
+            assert_eq!(requests.accept(id), expected, "id {id}");
+        }
+    }
+}

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::connection::{Exchange, Handle, Outgoing};
+use crate::connection::{Exchange, Handle, Outgoing, Payload};
 use crate::error::Error;
-use crate::wire::{Encode, Response};
+use crate::wire::Response;
 
 type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
 
@@ -33,7 +33,7 @@ impl<'a, R> Call<'a, R> {
         handle: &'a Handle,
         service: &'a str,
         method: &'a str,
-        payload: &'a (dyn Encode + Sync),
+        payload: Payload<'a>,
         decode: Decode<R>,
     ) -> Self {
         Self {

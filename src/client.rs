@@ -10,13 +10,12 @@ use tokio::task::unconstrained;
 use crate::call::Call;
 use crate::clock::Clock;
 use crate::config::{ClientConfig, check_limits};
-use crate::connection::{ClientSide, Driver, Handle};
+use crate::connection::{ClientSide, Driver, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
 use crate::seed::seed;
 use crate::transport::{Address, IntoTransport};
-use crate::wire::Raw;
 
 /// The client's end of one connection.
 ///
@@ -49,7 +48,8 @@ impl Client {
         method: &'a str,
         request: &'a Q,
     ) -> Call<'a, R> {
-        Call::new(&self.handle, service, method, request, |payload| {
+        let message = Payload::Message(request);
+        Call::new(&self.handle, service, method, message, |payload| {
             R::parse_from_tokio_bytes(payload)
         })
     }
@@ -63,9 +63,10 @@ impl Client {
         &'a self,
         service: &'a str,
         method: &'a str,
-        request: &'a Raw<'a>,
+        request: &'a [u8],
     ) -> Call<'a, Bytes> {
-        Call::new(&self.handle, service, method, request, |payload| {
+        let message = Payload::Bytes(request);
+        Call::new(&self.handle, service, method, message, |payload| {
             Ok(payload.clone())
         })
     }

@@ -1,4 +1,203 @@
-//! A ttrpc that can tell a slow peer from a dead one.
+//! A ttrpc client and server that can tell a **slow** peer from a **dead** one.
+//!
+//! [ttrpc] is what containerd speaks with its shims, its NRI plugins and the agents in VMs. It has
+//! no keepalive: when a call runs out of time, *deadline exceeded* is all that the caller ever
+//! learns, and a runtime that takes it for *connection lost* throws out a plugin that was only
+//! slow. This crate speaks the same bytes, adds two frames, PING and PONG, and puts into the error
+//! of every late call what the caller needs to know: the peer lives and its answer is late, or it
+//! does not respond, or the delay is on this side.
+//!
+//! Peers that do not know the two frames are served as before; they are never judged by their
+//! silence.
+//!
+//! # A server
+//!
+//! Methods are closures over rust-protobuf messages, or over bytes. No code generator is needed.
+//!
+//! ```
+//! use protobuf::well_known_types::wrappers::StringValue;
+//! use ttrpc_keepalive::{Code, Context, Server, Status};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::builder()
+//!     .unary("demo.Echo", "Say", |call: Context, request: StringValue| async move {
+//!         if request.value.is_empty() {
+//!             return Err(Status::new(Code::INVALID_ARGUMENT, "nothing to say"));
+//!         }
+//!         println!("the caller waits for another {:?}", call.remaining());
+//!         Ok(request)
+//!     })
+//!     .build()?;
+//! # let _ = server; Ok(()) }
+//! ```
+//!
+//! [`Server::serve`] takes a [`Listener`] on a unix socket, an abstract name or a TCP port;
+//! [`Server::serve_connection`] takes one connected stream of any kind. A server answers PINGs
+//! ahead of everything else that waits to be written, whatever its handlers do.
+//!
+//! # A client
+//!
+//! ```
+//! # use protobuf::well_known_types::wrappers::StringValue;
+//! # use ttrpc_keepalive::{Context, Server};
+//! use std::time::Duration;
+//! use ttrpc_keepalive::{Client, Keepalive};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = Server::builder()
+//! #     .unary("demo.Echo", "Say", |_: Context, request: StringValue| async move { Ok(request) })
+//! #     .build()?;
+//! // An in-memory pipe here; `Client::builder().connect("unix:///run/plugin.sock")` elsewhere.
+//! let (here, there) = tokio::io::duplex(4096);
+//! tokio::spawn(async move { server.serve_connection(there).await });
+//!
+//! let client = Client::builder()
+//!     .keepalive(Keepalive::every(Duration::from_secs(10)).timeout(Duration::from_secs(10)))
+//!     .attach(here)?;
+//!
+//! let mut request = StringValue::new();
+//! request.value = "hello".into();
+//! let reply: StringValue = client
+//!     .call("demo.Echo", "Say", &request)
+//!     .timeout(Duration::from_secs(2))
+//!     .await?;
+//! assert_eq!(reply.value, "hello");
+//! # Ok(()) }
+//! ```
+//!
+//! # A late call
+//!
+//! A call that runs out of time never ends its connection. Its error carries a [`Verdict`], the
+//! [`Evidence`] behind it, and a future that ends when the answer comes after all.
+//!
+//! ```
+//! # use protobuf::well_known_types::wrappers::StringValue;
+//! # use std::time::Duration;
+//! # use ttrpc_keepalive::{Client, Context, Server};
+//! use ttrpc_keepalive::{LateOutcome, Peer, Verdict};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = Server::builder()
+//! #     .unary("demo.Echo", "Sleep", |_: Context, request: StringValue| async move {
+//! #         tokio::time::sleep(Duration::from_secs(5)).await;
+//! #         Ok(request)
+//! #     })
+//! #     .build()?;
+//! # let (here, there) = tokio::io::duplex(4096);
+//! # tokio::spawn(async move { server.serve_connection(there).await });
+//! # let client = Client::builder().attach(here)?;
+//! # let request = StringValue::new();
+//! // The handler of this method takes 5 s.
+//! let call = client.call::<_, StringValue>("demo.Echo", "Sleep", &request);
+//! let late = call.timeout(Duration::from_secs(2)).await.unwrap_err();
+//!
+//! assert!(late.is_deadline());
+//! assert_eq!(late.verdict(), Some(Verdict::Slow)); // it answered a PING 250 ms ago
+//! assert_eq!(late.peer(), Peer::Alive);
+//!
+//! // Set it aside until it is well again, instead of paying 2 s for each call.
+//! if let Some(answer) = late.late_answer() {
+//!     assert!(matches!(answer.await, LateOutcome::Answered { .. }));
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! What a runtime with several plugins makes of it, as a loop:
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use protobuf::well_known_types::wrappers::StringValue as Event;
+//! # use ttrpc_keepalive::{Client, Error, Peer};
+//! # enum Outcome { Applied(Event), Absent, Late, Failed(Error) }
+//! # struct Plugin { client: Client, set_aside: bool }
+//! # impl Plugin { fn note_late(&mut self, _: Error) {} }
+//! # const LIMIT: Duration = Duration::from_secs(2);
+//! async fn deliver(plugin: &mut Plugin, event: &Event) -> Outcome {
+//!     if plugin.client.peer() != Peer::Alive || plugin.set_aside {
+//!         return Outcome::Absent; // costs the node nothing
+//!     }
+//!     match plugin.client.call("demo.Plugin", "Event", event).timeout(LIMIT).await {
+//!         Ok(reply) => Outcome::Applied(reply),
+//!         Err(error) if error.is_deadline() => {
+//!             plugin.note_late(error); // nobody is disconnected here
+//!             Outcome::Late
+//!         }
+//!         Err(error) => Outcome::Failed(error),
+//!     }
+//! }
+//! ```
+//!
+//! # Liveness
+//!
+//! [`Client::liveness`] follows what is known about the peer: a stream of [`Snapshot`]s that yields
+//! the present one and then each change. [`Client::peer`] is the summary to decide by,
+//! [`Client::probe`] asks now, [`Client::closed`] waits for the one end with its reason.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use ttrpc_keepalive::{Client, Keepalive};
+//! use ttrpc_keepalive::{DeadReason, State};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // The process behind this stream never runs, and both ends ship together.
+//! let (here, _frozen) = tokio::io::duplex(4096);
+//! let keepalive = Keepalive::every(Duration::from_secs(2))
+//!     .timeout(Duration::from_secs(5))
+//!     .peer_support(ttrpc_keepalive::PeerSupport::Assume);
+//! let client = Client::builder().keepalive(keepalive).attach(here)?;
+//!
+//! let mut liveness = client.liveness();
+//! while let Some(seen) = liveness.next().await {
+//!     println!("{} after {:?} of silence", seen.state(), seen.silent_for());
+//! }
+//! assert!(matches!(client.snapshot().state(), State::Dead(DeadReason::Silent)));
+//! # Ok(()) }
+//! ```
+//!
+//! # How a peer is judged
+//!
+//! - **Evidence of life** is any byte received, and a write that moves again after having been
+//!   blocked. Not a frame: a large one may take its time.
+//! - **A verdict** is found at the deadline of each late call. A quarter of a second before it the
+//!   peer is asked with a PING, and at the deadline the socket is looked at once more.
+//! - **A conviction** ends a connection that is watched ([`Keepalive::every`]): the peer left a
+//!   PING without any evidence of life for the whole timeout, while this side was looking.
+//! - *The timer fired* is not *the peer was silent*. Time in which this process did not run is not
+//!   held against the peer, and before it is judged the kernel is asked whether bytes wait.
+//!
+//! What it cannot tell: a PONG proves that the peer's driver runs, not that its application is
+//! well; and a live peer that does not run for longer than the timeout is convicted, by this and
+//! by every other rule.
+//!
+//! # Cancel safety
+//!
+//! Every future here may be dropped at any moment; what that does is written on each. A frame that
+//! has begun to be written is finished by the connection, so a dropped call never breaks it.
+//!
+//! # Limits
+//!
+//! | queue | bound | default | at the bound |
+//! |---|---|---|---|
+//! | requests waiting to be written | [`outbox_limit`](ClientBuilder::outbox_limit) | 16 MiB | calls wait, within their timeouts |
+//! | calls in flight | [`call_limit`](ClientBuilder::call_limit) | 65,536 | calls wait, within their timeouts |
+//! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
+//! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |
+//! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection | RESOURCE_EXHAUSTED at once |
+//! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some |
+//! | PONGs waiting to be written | fixed | 1 | the newest PING is answered |
+//! | a frame | fixed | 4 MiB | costs its own call |
+//!
+//! # Map
+//!
+//! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,
+//! both without I/O and without a clock, for whoever builds something else of them. [`transport`]
+//! is what a connection runs over. The protocol is specified in `RFC.md`; the code cites its
+//! clauses by their ids (`RFC KA-7`).
+//!
+//! [ttrpc]: https://github.com/containerd/ttrpc
 
 #![forbid(unsafe_code)]
 

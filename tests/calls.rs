@@ -1,6 +1,9 @@
 //! Unary calls between a client and a server of this crate.
 
-#![allow(clippy::unwrap_used, reason = "a test says what it expects by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use super::{Desk, Shared, notify};
 use crate::config::ClientLimits;
 use crate::error::{ConnectionError, Error};
 use crate::keepalive::{CallDeadline, Keepalive};
-use crate::wire::{Encode, Flags, PING_STREAM_ID, RequestHead, encode_request, set_stream_id};
+use crate::wire::{Encode, Flags, PING_STREAM_ID, Raw, RequestHead, encode_request, set_stream_id};
 
 /// One user's hold on a client's connection. The connection closes when all are gone.
 #[derive(Clone, Debug)]
@@ -41,8 +41,15 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) service: &'a str,
     pub(crate) method: &'a str,
     pub(crate) metadata: Vec<(String, String)>,
-    pub(crate) payload: &'a (dyn Encode + Sync),
+    pub(crate) payload: Payload<'a>,
     pub(crate) timeout: Option<Duration>,
+}
+
+/// The message of a request.
+#[derive(Clone, Copy)]
+pub(crate) enum Payload<'a> {
+    Message(&'a (dyn Encode + Sync)),
+    Bytes(&'a [u8]),
 }
 
 impl Handle {
@@ -242,7 +249,11 @@ impl<'a> Exchange<'a> {
             timeout_nano: left.map_or(0, timeout_nano),
             metadata: &self.outgoing.metadata,
         };
-        encode_request(0, Flags::NONE, &head, self.outgoing.payload).map_err(Error::RequestTooLarge)
+        match self.outgoing.payload {
+            Payload::Message(message) => encode_request(0, Flags::NONE, &head, message),
+            Payload::Bytes(bytes) => encode_request(0, Flags::NONE, &head, &Raw(bytes)),
+        }
+        .map_err(Error::RequestTooLarge)
     }
 
     /// Takes the next id and queues the frame in one step: the order of ids is the order on the

@@ -27,7 +27,7 @@ mod room;
 
 pub(crate) use calls::ClientSide;
 pub(crate) use driver::{Driver, Side, Turn};
-pub(crate) use handle::{Exchange, Handle, Outgoing};
+pub(crate) use handle::{Exchange, Handle, Outgoing, Payload};
 
 use outbox::Outbox;
 use room::Room;
@@ -127,7 +127,6 @@ impl<C> Shared<C> {
     /// Queues a frame of the server. It is written at once if nothing else is going on; otherwise
     /// the driver sends all that has gathered in one go.
     pub(crate) fn answer(&self, stream_id: u32, frame: Vec<u8>, command: C) {
-        let now = self.clock.now();
         let open = self.release();
         let mut desk = self.desk();
         if desk.end.is_some() {
@@ -137,7 +136,7 @@ impl<C> Shared<C> {
         desk.outbox.push(stream_id, frame);
         desk.commands.push(command);
         if direct {
-            self.write(desk, now, false);
+            self.write(desk, self.clock.now(), false);
         } else {
             notify(desk);
         }

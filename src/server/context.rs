@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use protobuf::Chars;
 use tokio::time::Instant;
 
 use super::requests::Command;
@@ -20,13 +21,8 @@ use crate::wire::Request;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared<Command>>,
-    request: Arc<Circumstances>,
-}
-
-#[derive(Debug)]
-struct Circumstances {
-    service: String,
-    method: String,
+    service: Chars,
+    method: Chars,
     metadata: Vec<(String, String)>,
     deadline: Option<Duration>,
 }
@@ -39,33 +35,31 @@ impl Context {
     ) -> Self {
         Self {
             shared,
-            request: Arc::new(Circumstances {
-                service: request.service.to_string(),
-                method: request.method.to_string(),
-                metadata: std::mem::take(&mut request.metadata),
-                deadline,
-            }),
+            service: std::mem::take(&mut request.service),
+            method: std::mem::take(&mut request.method),
+            metadata: std::mem::take(&mut request.metadata),
+            deadline,
         }
     }
 
     /// The full name of the service that was called, as `demo.Echo`.
     pub fn service(&self) -> &str {
-        &self.request.service
+        &self.service
     }
 
     /// The bare name of the method that was called, as `Say`.
     pub fn method(&self) -> &str {
-        &self.request.method
+        &self.method
     }
 
     /// All metadata, in the order in which it came; keys may repeat.
     pub fn metadata(&self) -> &[(String, String)] {
-        &self.request.metadata
+        &self.metadata
     }
 
     /// The values of one key, which is compared without regard to case.
     pub fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        let metadata = self.request.metadata.iter();
+        let metadata = self.metadata.iter();
         metadata
             .filter(move |(other, _)| other.eq_ignore_ascii_case(key))
             .map(|(_, value)| value.as_str())
@@ -73,13 +67,13 @@ impl Context {
 
     /// When the caller gives up, as told by its request. `None` if it did not say.
     pub fn deadline(&self) -> Option<Instant> {
-        self.shared.clock().instant(self.request.deadline?)
+        self.shared.clock().instant(self.deadline?)
     }
 
     /// How long the caller goes on waiting: zero if it has given up, `None` if it did not say.
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.shared.clock().now();
-        Some(self.request.deadline?.saturating_sub(now))
+        Some(self.deadline?.saturating_sub(now))
     }
 
     /// Follows what is known about the caller's process.
@@ -106,7 +100,10 @@ impl Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("request", &self.request)
+            .field("service", &&*self.service)
+            .field("method", &&*self.method)
+            .field("metadata", &self.metadata)
+            .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use super::Transport;
 /// Bytes of small frames joined for a stream that takes one slice at a time.
 const JOINED: usize = 16 << 10;
 
-/// Makes any byte stream a [`Transport`](super::Transport).
+/// Makes any byte stream a [`Transport`].
 ///
 /// Such a stream has no descriptor that could be asked whether bytes wait. Before silence is held
 /// against the peer the driver gives the scheduler one more turn and reads once more.

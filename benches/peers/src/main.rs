@@ -4,6 +4,7 @@
 mod bare;
 mod child;
 mod matrix;
+mod ours;
 mod ttrpc_rust;
 
 use std::error::Error;
@@ -19,6 +20,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// All contenders; the ratios are to the first.
 const CONTENDERS: &[Entry] = &[
     Entry::of::<ttrpc_rust::Echo>("ttrpc-rust"),
+    Entry::of::<ours::Echo>("ttrpc-keepalive"),
     Entry::of::<bare::Echo>("bare tokio"),
 ];
 

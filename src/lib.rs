@@ -195,7 +195,7 @@
 //! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,
 //! both without I/O and without a clock, for whoever builds something else of them. [`transport`]
 //! is what a connection runs over. The protocol is specified in `RFC.md`; the code cites its
-//! clauses by their ids (`RFC KA-7`).
+//! clauses by their ids (`RFC KA-12`).
 //!
 //! [ttrpc]: https://github.com/containerd/ttrpc
 
@@ -208,7 +208,6 @@ mod config;
 mod connection;
 mod error;
 pub mod keepalive;
-mod late;
 mod liveness;
 mod seed;
 mod server;
@@ -219,11 +218,12 @@ pub mod wire;
 
 pub use call::{Call, CallFuture};
 pub use client::{Client, ClientBuilder};
-pub use error::{ConfigError, ConnectError, ConnectionError, DeadlineError, Error};
+pub use error::{
+    ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
+};
 pub use keepalive::{
     DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, Support, Unknown, Verdict,
 };
-pub use late::{LateAnswer, LateOutcome};
 pub use liveness::{Counters, Liveness, Snapshot, State};
 pub use server::{Context, Server, ServerBuilder};
 pub use status::{Code, Status};

@@ -11,10 +11,9 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::deadlines::{Deadlines, Wrote};
-use super::driver::{Side, Turn};
-use crate::error::{ConnectionError, DeadlineError, Error};
+use super::side::{Side, Turn};
+use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
 use crate::keepalive::{CallDeadline, Role, Unknown, Verdict, WriteFacts};
-use crate::late::{LateOutcome, LateRecord};
 use crate::liveness::Counters;
 use crate::streams::{Calls, Ended};
 use crate::wire::{Frame, Header, MAX_PAYLOAD, MessageType, Oversized};
@@ -149,6 +148,7 @@ impl ClientSide {
             }
             Ended::Ping => {
                 turn.machine.handle_response(now);
+                // RFC KA-21: the PING's own id.
                 debug!("the peer answered a PING with a response: it does not know PING");
             }
             Ended::Unknown => debug!(stream_id = id, "a response to no call is dropped"),

@@ -15,112 +15,18 @@ use tokio::time::Sleep;
 use tracing::{debug, info, trace, warn};
 
 use super::Shared;
-use super::deadlines::Wrote;
 use super::reader::Reader;
+use super::side::{Side, Turn};
+use super::writer::{Link, Writer};
 use crate::error::ConnectionError;
 use crate::keepalive::{DeadReason, Event, Keepalive, Look, Machine, OnSilence, Role, State};
 use crate::liveness::Counters;
 use crate::transport::{self, Transport};
-use crate::wire::{Decoded, Flags, Frame, Header, MessageType, Skipped, ping_number};
+use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
 
 /// Reads and writes in one turn, each: a peer that sends without end must not keep the driver from
 /// its deadlines, nor other tasks from the thread.
-const STEPS: usize = 16;
-
-/// What differs between the two ends of a connection.
-pub(crate) trait Side: Send + 'static {
-    /// What handles tell this side.
-    type Command: Send + 'static;
-
-    const ROLE: Role;
-
-    fn handle_command(&mut self, command: Self::Command, turn: &mut Turn<'_, Self::Command>);
-
-    /// A REQUEST, RESPONSE or DATA frame.
-    fn handle_frame(&mut self, frame: Frame, turn: &mut Turn<'_, Self::Command>);
-
-    /// A frame whose payload is too large and was skipped.
-    fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Self::Command>);
-
-    /// A PONG, after the rules have seen it.
-    fn handle_pong(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
-
-    /// The driver runs, and last did at `previous_run`.
-    fn handle_run(&mut self, _previous_run: Duration, _now: Duration) {}
-
-    /// Ends what has run out of time before a byte of it was written. Called before writing.
-    fn handle_unsent(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
-
-    /// The socket was found empty: ends what has run out of time.
-    fn handle_look(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
-
-    /// Wishes for PINGs in front of deadlines.
-    fn ask(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
-
-    /// Whether something is to be judged that needs a look.
-    fn look_due(&self, _now: Duration) -> bool {
-        false
-    }
-
-    /// When the driver must run for this side.
-    fn next_run(&self, _previous_run: Duration) -> Option<Duration> {
-        None
-    }
-
-    /// The shortest time in which a late call now prepares its verdict.
-    fn shortest_lead(&self) -> Option<Duration> {
-        None
-    }
-
-    /// Unwritten bytes beyond which this side stops reading. A client never does.
-    fn owed_limit(&self) -> usize {
-        usize::MAX
-    }
-
-    /// Whether nothing is in progress, so that a connection that closes may end.
-    fn is_idle(&self) -> bool;
-
-    /// Calls that ran out of time and are unanswered.
-    fn late_unanswered(&self) -> usize {
-        0
-    }
-
-    fn count(&self, _counters: &mut Counters) {}
-
-    /// The connection has ended: tells everybody who waits.
-    fn end(&mut self, end: &ConnectionError);
-}
-
-/// What a side may use in one turn of the driver.
-pub(crate) struct Turn<'a, C> {
-    pub(crate) now: Duration,
-    /// The connection ends when its streams have ended.
-    pub(crate) closing: bool,
-    pub(crate) machine: &'a mut Machine,
-    pub(crate) shared: &'a Arc<Shared<C>>,
-}
-
-impl<C> Turn<'_, C> {
-    /// Queues a frame for the write of this turn.
-    pub(crate) fn send(&self, stream_id: u32, frame: Vec<u8>) {
-        self.shared.desk().outbox.push(stream_id, frame);
-    }
-
-    /// Takes back a stream's frame of which nothing is written.
-    pub(super) fn take_back(&self, stream_id: u32) -> bool {
-        self.shared.desk().outbox.remove(stream_id)
-    }
-
-    /// Whether a byte of this stream's frame is unwritten.
-    pub(super) fn holds(&self, stream_id: u32) -> bool {
-        self.shared.desk().outbox.holds(stream_id)
-    }
-
-    pub(super) fn wrote_since(&self, p: Duration) -> Wrote {
-        let (offered, taken) = self.shared.desk().outbox.offered_and_taken_since(p);
-        Wrote { offered, taken }
-    }
-}
+pub(super) const STEPS: usize = 16;
 
 /// Owns one connection from its beginning to its end. As a future it yields why it ended.
 ///
@@ -130,6 +36,7 @@ impl<C> Turn<'_, C> {
 pub(crate) struct Driver<S: Side> {
     transport: Box<dyn Transport>,
     reader: Reader,
+    writer: Writer,
     machine: Machine,
     side: S,
     shared: Arc<Shared<S::Command>>,
@@ -144,10 +51,6 @@ pub(crate) struct Driver<S: Side> {
     yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Whether that turn has passed since the look was due.
     yielded: bool,
-    write_blocked: bool,
-    /// A PING has been written to a stream that may hold it back.
-    ping_unflushed: bool,
-    write_failed: Option<ConnectionError>,
     parked: bool,
     closing: bool,
     pongs_coalesced: u64,
@@ -195,6 +98,7 @@ impl<S: Side> Driver<S> {
         Self {
             transport,
             reader: Reader::default(),
+            writer: Writer::default(),
             machine,
             side,
             shared,
@@ -204,9 +108,6 @@ impl<S: Side> Driver<S> {
             last_run: Duration::ZERO,
             yielding: None,
             yielded: false,
-            write_blocked: false,
-            ping_unflushed: false,
-            write_failed: None,
             parked: false,
             closing: false,
             pongs_coalesced: 0,
@@ -224,15 +125,19 @@ impl<S: Side> Driver<S> {
         self.side.handle_run(previous_run, now);
         self.machine.handle_run(now, self.side.shortest_lead());
 
-        let write_failed = self.write_failed.is_some();
+        let write_failed = self.writer.has_failed();
         self.take_commands(cx, now);
         let reading = self.read(cx, now)?;
-        if write_failed
-            && reading != Reading::More
-            && let Some(error) = self.write_failed.take()
-        {
-            // All that the peer sent before it stopped reading has been delivered.
-            return Err(error);
+        if write_failed && reading != Reading::More {
+            // All that the peer sent before it stopped reading is delivered first.
+            match self.drained(cx) {
+                Looked::Yield => return Ok(self.yield_now(cx)),
+                Looked::Wait => return Ok(Next::Sleep),
+                Looked::Drained => {}
+            }
+            if let Some(error) = self.writer.take_failure() {
+                return Err(error);
+            }
         }
         self.with_side(now, |side, turn| side.handle_unsent(turn));
         self.queue_ping(now);
@@ -265,7 +170,7 @@ impl<S: Side> Driver<S> {
         }
         // What ended parking may have been written after this turn's read.
         let resumed = reading == Reading::Parked && !self.park(now);
-        let failed = self.write_failed.is_some();
+        let failed = self.writer.has_failed();
         if reading == Reading::More || resumed || failed || !wrote_all {
             return Ok(Next::Turn);
         }
@@ -352,7 +257,7 @@ impl<S: Side> Driver<S> {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }
-            // Bytes, not frames: a large frame may take its time.
+            // RFC KA-18: bytes, not frames. A large frame may take its time.
             self.machine.handle_bytes(now);
             // A handle may have written by itself a request that is answered here.
             self.take_commands(cx, now);
@@ -395,6 +300,7 @@ impl<S: Side> Driver<S> {
         let header = frame.header;
         trace!(?header, "received");
         match header.message_type {
+            // RFC KA-9, KA-16: answered here, whatever the handlers do.
             MessageType::PING => {
                 self.machine.handle_ping(now);
                 let mut desk = self.shared.desk();
@@ -421,76 +327,40 @@ impl<S: Side> Driver<S> {
         true
     }
 
-    /// Writes until nothing is left, or nothing is taken. `false` if this turn's share is used up.
     fn write(&mut self, cx: &mut Context<'_>, now: Duration) -> bool {
-        for _ in 0..STEPS {
-            if self.write_failed.is_some() {
-                return true;
-            }
-            let Some(mut batch) = self.shared.desk().outbox.begin() else {
-                self.flush(cx, now);
-                return true;
-            };
-            let transport = &mut self.transport;
-            let result = batch.write(|slices| transport.poll_write(cx, slices));
-            if let Poll::Ready(Ok(taken)) = result {
-                batch.advance(taken);
-            }
-            let ping_written = self.shared.desk().outbox.end(batch, now);
-            self.ping_unflushed |= ping_written;
-            match result {
-                Poll::Ready(Ok(0)) => {
-                    self.write_failed = Some(io::Error::from(io::ErrorKind::WriteZero).into());
-                }
-                Poll::Ready(Ok(_)) => self.handle_progress(now),
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Poll::Ready(Err(error)) => self.write_failed = Some(error.into()),
-                Poll::Pending => {
-                    if !self.write_blocked {
-                        self.write_blocked = true;
-                        self.machine.handle_write_blocked(now);
-                    }
-                    self.flush(cx, now);
-                    return true;
-                }
-            }
-        }
-        false
+        let mut link = Link {
+            now,
+            transport: &mut *self.transport,
+            machine: &mut self.machine,
+            shared: &self.shared,
+        };
+        self.writer.write(cx, &mut link)
     }
 
-    fn handle_progress(&mut self, now: Duration) {
-        if std::mem::take(&mut self.write_blocked) {
-            self.machine.handle_write_progress(now, false);
+    /// Asks whether the kernel holds bytes that a read has not found.
+    fn drained(&mut self, cx: &mut Context<'_>) -> Looked {
+        if self.parked {
+            return Looked::Drained;
         }
-    }
-
-    /// A trial begins when the kernel has the PING's last byte, not when a buffer of ours has it.
-    fn flush(&mut self, cx: &mut Context<'_>, now: Duration) {
-        match self.transport.poll_flush(cx) {
-            Poll::Ready(Ok(())) => {
-                if std::mem::take(&mut self.ping_unflushed) {
-                    self.machine.handle_ping_flushed(now);
-                }
-            }
-            Poll::Ready(Err(error)) => self.write_failed = Some(error.into()),
-            Poll::Pending => {}
+        match self.transport.poll_look(cx) {
+            Poll::Ready(transport::Look::Empty) => Looked::Drained,
+            Poll::Ready(transport::Look::Blind) if self.yielded => Looked::Drained,
+            Poll::Ready(_) => Looked::Yield,
+            Poll::Pending => Looked::Wait,
         }
     }
 
     /// Asks the kernel before silence is held against the peer: *the timer fired* is not *the peer
     /// was silent*. `now` was read before.
     fn look(&mut self, cx: &mut Context<'_>, now: Duration) -> Looked {
-        let write_refused = self.write_blocked && self.offer(now);
-        let looked = if self.parked {
-            Looked::Drained
-        } else {
-            match self.transport.poll_look(cx) {
-                Poll::Ready(transport::Look::Empty) => Looked::Drained,
-                Poll::Ready(transport::Look::Blind) if self.yielded => Looked::Drained,
-                Poll::Ready(_) => Looked::Yield,
-                Poll::Pending => Looked::Wait,
-            }
+        let mut link = Link {
+            now,
+            transport: &mut *self.transport,
+            machine: &mut self.machine,
+            shared: &self.shared,
         };
+        let write_refused = self.writer.offer(&mut link);
+        let looked = self.drained(cx);
         if let Looked::Drained = looked {
             let look = Look {
                 drained: true,
@@ -499,30 +369,6 @@ impl<S: Side> Driver<S> {
             self.machine.handle_look(now, look);
         }
         looked
-    }
-
-    /// Offers the kernel what it refused before, past every cache. Returns whether it was refused
-    /// again.
-    fn offer(&mut self, now: Duration) -> bool {
-        let Some(mut batch) = self.shared.desk().outbox.begin() else {
-            return false;
-        };
-        let result = self.transport.try_send(batch.front());
-        let refused = match result {
-            Some(Ok(taken)) => {
-                batch.advance(taken);
-                taken == 0
-            }
-            // Another error is met by the next write; it is not the peer's silence.
-            Some(Err(error)) => error.kind() == io::ErrorKind::WouldBlock,
-            // The stream has no descriptor; this turn's write was refused.
-            None => true,
-        };
-        self.ping_unflushed |= self.shared.desk().outbox.end(batch, now);
-        if !refused {
-            self.machine.handle_write_progress(now, true);
-        }
-        refused
     }
 
     /// Gives the scheduler one turn: a look that is due then reads again, with a clock read anew.
@@ -571,9 +417,7 @@ impl<S: Side> Driver<S> {
             return Next::Turn;
         }
         let mut desk = self.shared.desk();
-        desk.direct = !self.write_blocked
-            && self.write_failed.is_none()
-            && self.machine.call_start_is_quiet();
+        desk.direct = self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
         Next::Sleep
     }

@@ -24,10 +24,13 @@ mod handle;
 mod outbox;
 mod reader;
 mod room;
+mod side;
+mod writer;
 
 pub(crate) use calls::ClientSide;
-pub(crate) use driver::{Driver, Side, Turn};
+pub(crate) use driver::Driver;
 pub(crate) use handle::{Exchange, Handle, Outgoing, Payload};
+pub(crate) use side::{Side, Turn};
 
 use outbox::Outbox;
 use room::Room;

@@ -307,6 +307,15 @@ impl Machine {
         self.settle(now);
     }
 
+    /// What the kernel refused was taken back before it was taken: no write is blocked any more, and
+    /// nothing is learnt of the peer.
+    pub fn handle_write_withdrawn(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.write_stall = None;
+        self.blocked_since = None;
+        self.settle(now);
+    }
+
     /// A call starts. Its PING, if one is wanted, goes in front of its request: poll before writing that.
     pub fn handle_call_started(&mut self, now: Duration) {
         let now = self.advance(now);

@@ -205,7 +205,7 @@ impl ServerBuilder {
     /// When to ask whether clients are alive. [`Keepalive::on_demand`] by default.
     ///
     /// A server answers every PING, whatever is set here, and sends one itself only to a client
-    /// that has sent one before (RFC KA-14).
+    /// that has sent one before (RFC KA-23).
     pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
         self.config.keepalive = keepalive;
         self

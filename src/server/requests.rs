@@ -66,6 +66,7 @@ impl ServerSide {
         self.requests
             .accept(stream_id)
             .map_err(|refused| invalid(refused.to_string()))?;
+        // RFC KA-26: it costs its own stream only.
         let request =
             Request::decode(&frame.payload).map_err(|error| invalid(error.to_string()))?;
         if turn.closing {
@@ -83,6 +84,7 @@ impl ServerSide {
         }
         let deadline = match request.timeout_nano {
             0 => None,
+            // RFC KA-27: a negative one has expired.
             nanos => match u64::try_from(nanos) {
                 Ok(nanos) => Some(turn.now.saturating_add(Duration::from_nanos(nanos))),
                 Err(_) => {
@@ -168,6 +170,7 @@ impl Side for ServerSide {
         }
     }
 
+    /// RFC KA-3: its own stream fails, and nothing else.
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Command>) {
         if header.message_type != MessageType::REQUEST {
             return;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::error::ConnectionError;
+use super::ConnectionError;
 
 /// Ends when the answer to a late call comes after all.
 ///

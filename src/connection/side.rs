@@ -1,0 +1,106 @@
+//! What differs between the two ends of a connection, as the driver sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::deadlines::Wrote;
+use crate::error::ConnectionError;
+use crate::keepalive::{Machine, Role};
+use crate::liveness::Counters;
+use crate::wire::{Frame, Header};
+
+/// One end of a connection: what it does with frames, commands and deadlines.
+pub(crate) trait Side: Send + 'static {
+    /// What handles tell this side.
+    type Command: Send + 'static;
+
+    const ROLE: Role;
+
+    fn handle_command(&mut self, command: Self::Command, turn: &mut Turn<'_, Self::Command>);
+
+    /// A REQUEST, RESPONSE or DATA frame.
+    fn handle_frame(&mut self, frame: Frame, turn: &mut Turn<'_, Self::Command>);
+
+    /// A frame whose payload is too large and was skipped.
+    fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Self::Command>);
+
+    /// A PONG, after the rules have seen it.
+    fn handle_pong(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// The driver runs, and last did at `previous_run`.
+    fn handle_run(&mut self, _previous_run: Duration, _now: Duration) {}
+
+    /// Ends what has run out of time before a byte of it was written. Called before writing.
+    fn handle_unsent(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// The socket was found empty: ends what has run out of time.
+    fn handle_look(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// Wishes for PINGs in front of deadlines.
+    fn ask(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
+    /// Whether something is to be judged that needs a look.
+    fn look_due(&self, _now: Duration) -> bool {
+        false
+    }
+
+    /// When the driver must run for this side.
+    fn next_run(&self, _previous_run: Duration) -> Option<Duration> {
+        None
+    }
+
+    /// The shortest time in which a late call now prepares its verdict.
+    fn shortest_lead(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Unwritten bytes beyond which this side stops reading. A client never does.
+    fn owed_limit(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether nothing is in progress, so that a connection that closes may end.
+    fn is_idle(&self) -> bool;
+
+    /// Calls that ran out of time and are unanswered.
+    fn late_unanswered(&self) -> usize {
+        0
+    }
+
+    fn count(&self, _counters: &mut Counters) {}
+
+    /// The connection has ended: tells everybody who waits.
+    fn end(&mut self, end: &ConnectionError);
+}
+
+/// What a side may use in one turn of the driver.
+pub(crate) struct Turn<'a, C> {
+    pub(crate) now: Duration,
+    /// The connection ends when its streams have ended.
+    pub(crate) closing: bool,
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) shared: &'a Arc<Shared<C>>,
+}
+
+impl<C> Turn<'_, C> {
+    /// Queues a frame for the write of this turn.
+    pub(crate) fn send(&self, stream_id: u32, frame: Vec<u8>) {
+        self.shared.desk().outbox.push(stream_id, frame);
+    }
+
+    /// Takes back a stream's frame of which nothing is written.
+    pub(super) fn take_back(&self, stream_id: u32) -> bool {
+        self.shared.desk().outbox.remove(stream_id)
+    }
+
+    /// Whether a byte of this stream's frame is unwritten.
+    pub(super) fn holds(&self, stream_id: u32) -> bool {
+        self.shared.desk().outbox.holds(stream_id)
+    }
+
+    pub(super) fn wrote_since(&self, p: Duration) -> Wrote {
+        let (offered, taken) = self.shared.desk().outbox.offered_and_taken_since(p);
+        Wrote { offered, taken }
+    }
+}

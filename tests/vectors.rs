@@ -1,0 +1,333 @@
+//! The vectors in `interop/vectors` against the wire layer: what frames they are, and that the same
+//! frames are written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use bytes::Bytes;
+use protobuf::well_known_types::any::Any;
+use serde_json::{Value, json};
+use ttrpc_keepalive::status::Status;
+use ttrpc_keepalive::wire::{
+    Decoded, Decoder, Flags, Frame, HEADER_LENGTH, Header, MessageType, PING_STREAM_ID, Raw,
+    Request, RequestHead, Response, Skipped, encode_request, encode_response, encode_status, ping,
+    ping_number, pong,
+};
+
+/// One entry of a file; the keys are described in `interop/vectors/README.md`.
+struct Vector {
+    name: String,
+    frames_in: Vec<Vec<u8>>,
+    decoded: Vec<Value>,
+    frames_out: Vec<Value>,
+    ends: bool,
+    rules: Vec<String>,
+}
+
+fn vectors() -> Vec<Vector> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/vectors");
+    let mut vectors = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let file = path.file_stem().unwrap().to_string_lossy().into_owned();
+        let entries: Vec<Value> = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        vectors.extend(entries.iter().map(|entry| Vector {
+            name: format!("{file}/{}", text(&entry["name"])),
+            frames_in: list(&entry["frames_in"]).iter().map(bytes).collect(),
+            decoded: list(&entry["decoded"]).clone(),
+            frames_out: list(&entry["frames_out"]).clone(),
+            ends: entry["ends"].as_bool().unwrap(),
+            rules: list(&entry["rules"]).iter().map(text).collect(),
+        }));
+    }
+    assert!(!vectors.is_empty());
+    vectors
+}
+
+fn list(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap().to_owned()
+}
+
+/// Bytes as the vectors write them: hexadecimal with spaces, and `5a*65` for 65 times `5a`.
+fn bytes(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for token in value.as_str().unwrap().split_whitespace() {
+        let (digits, count) = token.split_once('*').unwrap_or((token, "1"));
+        let once: Vec<u8> = (0..digits.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+            .collect();
+        bytes.extend(once.repeat(count.parse().unwrap()));
+    }
+    bytes
+}
+
+/// What the decoder says of a vector, in the words of the vector.
+fn decode(vector: &Vector) -> (Vec<Value>, Vec<Frame>) {
+    let mut decoder = Decoder::new();
+    let (mut said, mut frames) = (Vec::new(), Vec::new());
+    for piece in &vector.frames_in {
+        let mut input = &piece[..];
+        loop {
+            match decoder.decode(&mut input) {
+                Ok(Some(Decoded::Frame(frame))) => {
+                    said.push(describe(&frame));
+                    frames.push(frame);
+                }
+                Ok(Some(Decoded::Skipped { header, reason })) => {
+                    said.push(describe_skipped(&header, reason));
+                }
+                Ok(Some(other)) => panic!("{other:?}"),
+                Ok(None) => break,
+                Err(error) => {
+                    said.push(json!({"protocol_error": true, "length": error.length()}));
+                    return (said, frames);
+                }
+            }
+        }
+    }
+    assert!(!decoder.is_mid_frame(), "{}", vector.name);
+    (said, frames)
+}
+
+fn describe_header(header: &Header) -> Value {
+    let message_type = match header.message_type.value() {
+        1..=5 => json!(header.message_type.to_string()),
+        other => json!(other),
+    };
+    json!({
+        "type": message_type,
+        "stream_id": header.stream_id,
+        "flags": header.flags.bits(),
+        "length": header.length,
+    })
+}
+
+fn describe_skipped(header: &Header, reason: Skipped) -> Value {
+    let mut said = describe_header(header);
+    said["skipped"] = json!(match reason {
+        Skipped::Oversized => "oversized",
+        Skipped::LongPing => "long_ping",
+        Skipped::UnknownType => "unknown_type",
+        _ => panic!("{reason:?}"),
+    });
+    said
+}
+
+fn describe(frame: &Frame) -> Value {
+    let mut said = describe_header(&frame.header);
+    match frame.header.message_type {
+        MessageType::REQUEST => match Request::decode(&frame.payload) {
+            Ok(request) => said["request"] = describe_request(&request),
+            Err(_) => said["undecodable"] = json!(true),
+        },
+        MessageType::RESPONSE => match Response::decode(&frame.payload) {
+            Ok(response) => said["response"] = describe_response(&response),
+            Err(_) => said["undecodable"] = json!(true),
+        },
+        _ => said["payload"] = json!(&frame.payload[..]),
+    }
+    said
+}
+
+fn describe_request(request: &Request) -> Value {
+    json!({
+        "service": &request.service[..],
+        "method": &request.method[..],
+        "payload": &request.payload[..],
+        "timeout_nano": request.timeout_nano,
+        "metadata": request.metadata,
+    })
+}
+
+fn describe_response(response: &Response) -> Value {
+    let status = response.status.as_ref();
+    let details = status.map(Status::details).unwrap_or_default();
+    let details: Vec<Value> = details
+        .iter()
+        .map(|any| json!({"type_url": any.type_url, "value": any.value}))
+        .collect();
+    json!({
+        "code": status.map_or(0, |status| status.code().value()),
+        "message": status.map_or("", Status::message),
+        "details": details,
+        "payload": &response.payload[..],
+    })
+}
+
+/// A decoded frame as the file has it, with bytes for hexadecimal and without `canonical`.
+fn expected(entry: &Value) -> Value {
+    let mut entry = entry.clone();
+    entry.as_object_mut().unwrap().remove("canonical");
+    let messages = ["/payload", "/request/payload", "/response/payload"];
+    for place in messages {
+        if let Some(payload) = entry.pointer_mut(place) {
+            *payload = json!(bytes(payload));
+        }
+    }
+    if let Some(Value::Array(details)) = entry.pointer_mut("/response/details") {
+        for detail in details {
+            detail["value"] = json!(bytes(&detail["value"]));
+        }
+    }
+    entry
+}
+
+/// The frame that we write to say what this entry says.
+fn encode(entry: &Value) -> Vec<u8> {
+    let stream_id = u32::try_from(entry["stream_id"].as_u64().unwrap()).unwrap();
+    let flags = Flags::from(u8::try_from(entry["flags"].as_u64().unwrap()).unwrap());
+    if let Some(request) = entry.get("request") {
+        let pairs = list(&request["metadata"]).iter();
+        let metadata: Vec<_> = pairs.map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
+        let head = RequestHead {
+            service: request["service"].as_str().unwrap(),
+            method: request["method"].as_str().unwrap(),
+            timeout_nano: request["timeout_nano"].as_i64().unwrap(),
+            metadata: &metadata,
+        };
+        return encode_request(stream_id, flags, &head, &Raw(&bytes(&request["payload"]))).unwrap();
+    }
+    let response = &entry["response"];
+    let code = i32::try_from(response["code"].as_i64().unwrap()).unwrap();
+    if code == 0 {
+        return encode_response(stream_id, &Raw(&bytes(&response["payload"]))).unwrap();
+    }
+    let details = list(&response["details"]).iter().map(|detail| Any {
+        type_url: text(&detail["type_url"]),
+        value: bytes(&detail["value"]),
+        ..Any::default()
+    });
+    let status = Status::new(code.into(), text(&response["message"]));
+    encode_status(stream_id, &status.with_details(details.collect()))
+}
+
+fn whole(frame: &Frame) -> Vec<u8> {
+    [&frame.header.encode()[..], &frame.payload].concat()
+}
+
+#[test]
+fn every_vector_decodes_to_what_it_says() {
+    for vector in vectors() {
+        let (said, _) = decode(&vector);
+        let expected: Vec<Value> = vector.decoded.iter().map(expected).collect();
+        assert!(said == expected, "{}: {said:?}", vector.name);
+        let failed = said
+            .last()
+            .is_some_and(|last| last.get("protocol_error").is_some());
+        assert_eq!(failed, vector.ends, "{}", vector.name);
+    }
+}
+
+#[test]
+fn a_canonical_envelope_is_written_byte_for_byte() {
+    let mut seen = 0;
+    for vector in vectors() {
+        let (_, frames) = decode(&vector);
+        let entries = vector.decoded.iter().filter(|entry| {
+            entry.get("skipped").is_none() && entry.get("protocol_error").is_none()
+        });
+        for (frame, entry) in frames.iter().zip(entries) {
+            if entry["canonical"] == json!(true) {
+                assert!(encode(entry) == whole(frame), "{}", vector.name);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn every_ping_has_the_pong_that_its_vector_expects() {
+    let mut seen = 0;
+    for vector in vectors() {
+        let (_, frames) = decode(&vector);
+        // The hexadecimal answers: those that are optional, too.
+        let answers = vector.frames_out.iter().filter_map(|answer| match answer {
+            Value::String(_) => Some(bytes(answer)),
+            _ => answer.get("hex").map(bytes),
+        });
+        let is_pong = |bytes: &Vec<u8>| bytes[8] == MessageType::PONG.value();
+        let expected: Vec<_> = answers.filter(is_pong).collect();
+        let pings = frames
+            .iter()
+            .filter(|frame| frame.header.message_type == MessageType::PING);
+        let written: Vec<_> = pings
+            .map(|frame| pong(frame.header.stream_id, Flags::NONE, &frame.payload))
+            .collect();
+        assert_eq!(written, expected, "{}", vector.name);
+        seen += written.len();
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn a_ping_with_the_id_of_pings_and_a_number_is_the_one_we_send() {
+    let mut seen = 0;
+    for vector in vectors() {
+        for frame in decode(&vector).1 {
+            let Header {
+                stream_id,
+                flags,
+                message_type,
+                ..
+            } = frame.header;
+            if (message_type, stream_id, flags) != (MessageType::PING, PING_STREAM_ID, Flags::NONE)
+            {
+                continue;
+            }
+            if let Some(number) = ping_number(&frame.payload) {
+                assert_eq!(ping(number)[..], whole(&frame), "{}", vector.name);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn an_empty_response_frame_is_an_empty_message() {
+    let response = Response::decode(&Bytes::new()).unwrap();
+    assert_eq!((response.status, response.payload.len()), (None, 0));
+    assert_eq!(encode_response(1, &Raw(b"")).unwrap().len(), HEADER_LENGTH);
+}
+
+#[test]
+fn every_rule_that_is_cited_exists() {
+    let rfc = include_str!("../RFC.md");
+    let rules: BTreeSet<&str> = rfc
+        .split("**")
+        .filter(|part| part.starts_with("KA-") && part[3..].parse::<u16>().is_ok())
+        .collect();
+    assert!(!rules.is_empty());
+    for vector in vectors() {
+        for rule in &vector.rules {
+            assert!(rules.contains(rule.as_str()), "{}: {rule}", vector.name);
+        }
+    }
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let source = fs::read_to_string(&path).unwrap();
+            for cited in source.split("KA-").skip(1) {
+                let number: String = cited.chars().take_while(char::is_ascii_digit).collect();
+                let rule = format!("KA-{number}");
+                let known = number.is_empty() || rules.contains(rule.as_str());
+                assert!(known, "{}: {rule}", path.display());
+            }
+        }
+    }
+}

@@ -1,6 +1,11 @@
 //! The vectors in `interop/vectors` against the wire layer: what frames they are, and that the same
 //! frames are written.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,11 @@
 //! The decoder against streams of frames that are valid by construction, cut into pieces, damaged,
 //! or not frames at all.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 use bytes::{BufMut, Bytes};
 use proptest::collection::vec;
 use proptest::prelude::*;

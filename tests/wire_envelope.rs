@@ -1,6 +1,11 @@
 //! Envelopes against rust-protobuf, which is told of the same messages by a descriptor and reads and
 //! writes them by reflection.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -1,0 +1,5 @@
+//! What must hold of any input, one module for each fuzz target. The functions panic if it does not.
+
+#![forbid(unsafe_code)]
+
+pub mod decoder;

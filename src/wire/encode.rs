@@ -400,18 +400,33 @@ mod tests {
         let response = Response::decode(&payload_of(encode_status(3, &with_detail))).unwrap();
         assert_eq!(response.status, Some(Status::new(Code::INTERNAL, "why")));
 
-        // Characters of two bytes, behind one of one byte, so that the room ends within one of them.
-        let message = format!("a{}", "é".repeat(MAX_PAYLOAD / 2));
-        let frame = encode_status(3, &Status::new(Code::INTERNAL, message.as_str()));
-        assert!(frame.len() <= HEADER_LENGTH + MAX_PAYLOAD);
-        let status = Response::decode(&payload_of(frame))
-            .unwrap()
-            .status
-            .unwrap();
-        let lost = message.len() - status.message().len();
-        assert!(
-            message.starts_with(status.message()) && lost < 32,
-            "{lost} bytes lost"
-        );
+        // Characters of two bytes, behind one of one byte or none: the room ends within one of them
+        // in one of the two cases.
+        for before in ["", "a"] {
+            let message = before.to_owned() + &"é".repeat(MAX_PAYLOAD / 2);
+            let frame = encode_status(3, &Status::new(Code::INTERNAL, message.as_str()));
+            assert!(frame.len() <= HEADER_LENGTH + MAX_PAYLOAD);
+            let status = Response::decode(&payload_of(frame))
+                .unwrap()
+                .status
+                .unwrap();
+            let lost = message.len() - status.message().len();
+            assert!(
+                message.starts_with(status.message()) && lost < 32,
+                "{lost} bytes lost"
+            );
+        }
+    }
+
+    #[test]
+    fn a_status_that_just_fits_loses_nothing() {
+        // Around the message: tag and length of the status, its code, tag and length of the message.
+        let longest = MAX_PAYLOAD - (5 + 2 + 5);
+        for (length, whole) in [(longest, true), (longest + 1, false)] {
+            let sent = Status::new(Code::INTERNAL, "x".repeat(length));
+            let frame = encode_status(3, &sent);
+            let status = Response::decode(&payload_of(frame)).unwrap().status;
+            assert_eq!(status == Some(sent), whole, "{length}");
+        }
     }
 }

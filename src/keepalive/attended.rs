@@ -21,6 +21,16 @@ pub(super) struct Attended {
     gap_noted: bool,
 }
 
+/// How much of the limit was attended after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// The look was not due.
+    TooEarly,
+    Little,
+    Half,
+    All,
+}
+
 impl Attended {
     pub(super) const fn new(now: Duration, limit: Duration) -> Self {
         Self {
@@ -43,9 +53,9 @@ impl Attended {
     }
 
     /// A look that found nothing. One that is not due yet changes nothing, so looking often never convicts sooner.
-    pub(super) fn look(&mut self, now: Duration) {
+    pub(super) fn look(&mut self, now: Duration) -> Waited {
         if !self.is_due(now) {
-            return;
+            return Waited::TooEarly;
         }
         let gap = now.saturating_sub(self.last);
         self.attended = self.attended.saturating_add(gap.min(self.quarter()));
@@ -55,6 +65,13 @@ impl Attended {
         }
         self.last = now;
         self.gap_noted = false;
+        if self.attended >= self.limit {
+            Waited::All
+        } else if self.attended.saturating_mul(2) >= self.limit {
+            Waited::Half
+        } else {
+            Waited::Little
+        }
     }
 
     /// The time since the last look if that is a pause of ours, told once for each pause.
@@ -69,14 +86,6 @@ impl Attended {
 
     pub(super) const fn attended(&self) -> Duration {
         self.attended
-    }
-
-    pub(super) fn is_half_over(&self) -> bool {
-        self.attended.saturating_mul(2) >= self.limit
-    }
-
-    pub(super) fn is_over(&self) -> bool {
-        self.attended >= self.limit
     }
 
     /// Rounded up, so that four looks on time reach the limit whatever its value.
@@ -135,10 +144,11 @@ mod tests {
         for nanos in [20_000_001, 20_000_002, 20_000_003, 333_333_333] {
             let limit = Duration::from_nanos(nanos);
             let mut clock = Attended::new(Duration::ZERO, limit);
-            for _ in 0..4 {
-                clock.look(clock.due().unwrap());
-            }
-            assert!(clock.is_over());
+            let waited: Vec<_> = (0..4).map(|_| clock.look(clock.due().unwrap())).collect();
+            assert_eq!(
+                waited,
+                [Waited::Little, Waited::Half, Waited::Half, Waited::All]
+            );
             assert_eq!(clock.last, limit);
         }
     }
@@ -157,6 +167,6 @@ mod tests {
     fn what_cannot_be_represented_is_never_due() {
         assert_eq!(Attended::new(Duration::MAX, ms(1000)).due(), None);
         let endless = Attended::new(ms(1), Duration::MAX);
-        assert!(!endless.is_due(Duration::from_secs(1 << 40)) && !endless.is_half_over());
+        assert!(!endless.is_due(Duration::from_secs(1 << 40)));
     }
 }

@@ -1,0 +1,297 @@
+//! What happened, as the driver tells it.
+
+use std::time::Duration;
+
+use super::rules::count;
+use super::{Machine, Ping};
+use crate::keepalive::state::Events;
+use crate::keepalive::verdict::FRESH;
+use crate::keepalive::{DeadReason, Look, Support, Verdict};
+
+impl Machine {
+    /// The connection begins. A client that is watched while idle asks at once whether the peer knows PING.
+    pub fn handle_connected(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.connected = now;
+        self.last_run = now;
+        if self.settings.period.is_some() && self.settings.while_idle {
+            self.introduce(now);
+        }
+        self.settle(now);
+    }
+
+    /// Bytes were received, of whatever frame, complete or not. The only evidence of life besides write progress:
+    /// a frame's own input adds what the frame says, and comes after this one.
+    pub fn handle_bytes(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.note_evidence(now);
+        self.settle(now);
+    }
+
+    /// A PING was received: the peer knows it, and expects that it is asked as well.
+    pub fn handle_ping(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.may_send = !self.settings.off;
+        self.learn_support();
+        self.settle(now);
+    }
+
+    /// A PONG was received. `number` is its payload, `None` if that was not 8 bytes.
+    ///
+    /// Only the PONG of the newest PING gives a round trip, and only if this side looked all the time and nothing
+    /// has judged the PING: else the number would measure our pause, or the failure that was just reported.
+    pub fn handle_pong(&mut self, now: Duration, number: Option<u64>, handlers_stalled: bool) {
+        let now = self.advance(now);
+        if self.is_over() {
+            return;
+        }
+        count(&mut self.counters.pongs_received);
+        self.learn_support();
+        self.pong_at = Some(now);
+        self.handlers_stalled = handlers_stalled;
+        // A number that was never written is a guess and answers nothing.
+        if let Some(number) = number.filter(|&number| number <= self.newest_written()) {
+            self.answered = self.answered.max(number);
+            if number == self.number {
+                self.round_trip.end(now);
+            }
+        }
+        self.settle(now);
+    }
+
+    /// A Response was received, or an answer with an error on the PING's own stream id. The first one decides
+    /// whether the peer knows PING: whoever does writes the PONG before it.
+    pub fn handle_response(&mut self, now: Duration) {
+        let now = self.advance(now);
+        if self.support == Support::Unknown && self.newest_written() > 0 && !self.is_over() {
+            self.set_support(Support::No);
+            if let Ping::Out { .. } = self.ping {
+                self.ping = Ping::Rest;
+            }
+        }
+        self.settle(now);
+    }
+
+    /// The kernel took the last byte of the PING. From here on the peer's time runs.
+    pub fn handle_ping_flushed(&mut self, now: Duration) {
+        let now = self.advance(now);
+        if let Ping::Unwritten { handed: true } = self.ping {
+            count(&mut self.counters.pings_sent);
+            self.last_ping = Some(now);
+            self.round_trip.begin(now);
+            // Asking again is a matter of distance, and the writer may have been blocked for longer than that.
+            if self.retry_at.is_some_and(|at| at <= now) {
+                self.retry_at = now.checked_add(self.retry_gap / 2);
+            }
+            // A PING that nobody waits for any more was written all the same: its slot had been promised.
+            self.ping = if self.is_watched() || self.is_waited_for() {
+                Ping::Out {
+                    since: now,
+                    attended: Duration::ZERO,
+                    trial: None,
+                }
+            } else {
+                Ping::Rest
+            };
+        }
+        self.settle(now);
+    }
+
+    /// The kernel took nothing of what was offered.
+    pub fn handle_write_blocked(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.blocked_since = self.blocked_since.or(Some(now));
+        self.settle(now);
+    }
+
+    /// The kernel took bytes. After a write was blocked this is evidence of life; if it never was, the bytes only
+    /// filled a buffer and say nothing of the peer.
+    pub fn handle_write_progress(&mut self, now: Duration, still_blocked: bool) {
+        let now = self.advance(now);
+        if self.blocked_since.is_some() {
+            self.note_evidence(now);
+        }
+        self.write_stall = None;
+        self.blocked_since = still_blocked.then_some(now);
+        self.settle(now);
+    }
+
+    /// What the kernel refused was taken back before it was taken: no write is blocked any more, and nothing is
+    /// learnt of the peer.
+    pub fn handle_write_withdrawn(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.write_stall = None;
+        self.blocked_since = None;
+        self.settle(now);
+    }
+
+    /// A call starts. Its PING, if one is wanted, goes in front of its request: poll before writing that.
+    pub fn handle_call_started(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.in_flight = self.in_flight.saturating_add(1);
+        self.introduce(now);
+        self.settle(now);
+    }
+
+    /// A call ended before its deadline, answered or dropped.
+    pub fn handle_call_ended(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.settle(now);
+    }
+
+    /// A call's deadline passed. Its record keeps the watch, because the peer may still be at work for it.
+    pub fn handle_call_late(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.late = self.late.saturating_add(1);
+        self.settle(now);
+    }
+
+    /// A late call's answer came, or its record was dropped.
+    pub fn handle_late_call_ended(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.late = self.late.saturating_sub(1);
+        self.settle(now);
+    }
+
+    /// A probe begins to wait. Returns the number that answers it: it is over when
+    /// [`answered_number`](Self::answered_number) reaches it. A PING that is queued or out is shared.
+    ///
+    /// Where no PING may be sent ([`Keepalive::off`], a server that was never asked, after the end) the number is one
+    /// that no PONG can carry yet; see [`can_ask`](Self::can_ask).
+    pub fn handle_probe_started(&mut self, now: Duration) -> u64 {
+        let now = self.advance(now);
+        self.probes = self.probes.saturating_add(1);
+        let unsent = self.number.saturating_add(1);
+        if matches!(self.ping, Ping::Rest) && self.may_send && !self.is_over() {
+            self.ask(now);
+        }
+        self.settle(now);
+        if let Ping::Rest = self.ping {
+            unsent
+        } else {
+            self.number
+        }
+    }
+
+    /// A probe no longer waits.
+    pub fn handle_probe_ended(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.probes = self.probes.saturating_sub(1);
+        self.settle(now);
+    }
+
+    /// An unanswered call has reached `p`, see [`CallDeadline::p`], and wants a PING.
+    ///
+    /// It gets none if the peer does not know PING, if one is queued or out, or if evidence came or a PING was sent
+    /// less than 25 ms before `p`: so 1,000 late calls in a second cause 40 PINGs, not 1,000.
+    pub fn handle_ping_wish(&mut self, now: Duration, p: Duration) {
+        let now = self.advance(now);
+        let fresh = |at: Option<Duration>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
+        let wanted =
+            self.may_send && self.support != Support::No && matches!(self.ping, Ping::Rest);
+        if wanted && !self.is_over() && !fresh(self.heard) && !fresh(self.last_ping) {
+            self.ask(now);
+        }
+        self.settle(now);
+    }
+
+    /// The reader is parked: answers may lie unread, so no time counts against the peer's silence.
+    pub fn handle_parked(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.parked = true;
+        if let Ping::Out { attended, .. } = &mut self.ping {
+            *attended = Duration::ZERO;
+        }
+        self.settle(now);
+    }
+
+    /// The reader runs again. A PING that is out is given its whole time anew.
+    pub fn handle_resumed(&mut self, now: Duration) {
+        let now = self.advance(now);
+        if self.parked {
+            self.parked = false;
+            self.round_trip.spoil();
+        }
+        self.settle(now);
+    }
+
+    /// A turn of the driver begins. `lead` is the smallest [`CallDeadline::lead`] of the calls between `p` and their
+    /// deadline, if there is one.
+    ///
+    /// With a lead the run adds the time since the last one to what the PING that is out was waited for, a quarter
+    /// of the lead at most; two runs more than half of it apart were our pause and take its round trip.
+    pub fn handle_run(&mut self, now: Duration, lead: Option<Duration>) {
+        let now = self.advance(now);
+        self.note_local_stall(now);
+        if let (
+            Some(lead),
+            Ping::Out {
+                since, attended, ..
+            },
+            false,
+        ) = (lead, &mut self.ping, self.parked)
+        {
+            let gap = now.saturating_sub(self.last_run.max(*since));
+            *attended = attended.saturating_add(gap.min(lead / 4));
+            if gap > lead / 2 {
+                self.round_trip.spoil();
+            }
+        }
+        self.last_run = now;
+        self.settle(now);
+    }
+
+    /// The socket was looked at. `now` must be read before the kernel is asked: a look claims that nothing had come
+    /// until then, and may not claim more.
+    ///
+    /// Only here is a peer suspected or convicted.
+    pub fn handle_look(&mut self, now: Duration, look: Look) {
+        if self.is_over() {
+            return;
+        }
+        // Not `advance`: an older instant must not be taken for a later one, which would count time not looked at.
+        let seen = now;
+        let now = self.advance(now);
+        self.note_local_stall(seen);
+        if let (true, Some(trial)) = (look.drained, self.trial_mut()) {
+            let waited = trial.look(seen);
+            self.judge(now, DeadReason::Silent, waited);
+        }
+        // Convicted just now: one death is enough.
+        let refused = look.write_refused && !self.is_convicted();
+        if let (true, Some(stall)) = (refused, &mut self.write_stall) {
+            let waited = stall.look(seen);
+            self.judge(now, DeadReason::NotReading, waited);
+        }
+        self.settle(now);
+        self.rearm_after(now);
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come. Never judges: that takes a look.
+    pub fn handle_timeout(&mut self, now: Duration) {
+        let now = self.advance(now);
+        self.settle(now);
+        self.rearm_after(now);
+    }
+
+    /// A call was given this verdict.
+    pub fn handle_verdict(&mut self, now: Duration, verdict: Verdict) {
+        let now = self.advance(now);
+        self.doubted |= verdict.is_doubtful();
+        if verdict.is_doubtful() || matches!(verdict, Verdict::Unknown(_)) {
+            self.round_trip.spoil();
+        }
+        self.settle(now);
+    }
+
+    /// The connection ended for a reason of its own. No deadline, PING or event afterwards.
+    pub fn handle_closed(&mut self) {
+        self.closed = true;
+        self.ping = Ping::Rest;
+        self.write_stall = None;
+        self.armed = None;
+        self.events = Events::default();
+    }
+}

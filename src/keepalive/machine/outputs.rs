@@ -1,0 +1,238 @@
+//! What the driver shall do, and what is known.
+
+use std::time::Duration;
+
+use super::{Life, Machine, Ping};
+use crate::keepalive::verdict::FRESH;
+use crate::keepalive::{
+    CallDeadline, Counters, Event, Evidence, Facts, Peer, State, Support, Verdict, WriteFacts,
+    judge,
+};
+
+/// Outputs.
+impl Machine {
+    /// The number of the PING to write next, once for each PING. Numbers start at 1 and grow by 1.
+    pub fn poll_ping(&mut self, now: Duration) -> Option<u64> {
+        let now = self.advance(now);
+        self.settle(now);
+        match &mut self.ping {
+            Ping::Unwritten { handed } if !*handed && !self.closed => {
+                *handed = true;
+                Some(self.number)
+            }
+            _ => None,
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is wanted next; `None` if nothing is due of itself.
+    ///
+    /// Evidence does not move it. It is looked at again when it fires, so that a busy connection costs one wake-up
+    /// for each interval and not one timer for each frame.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Duration> {
+        self.armed
+    }
+
+    /// Whether a look is due: look before [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    pub fn look_due(&self, now: Duration) -> bool {
+        let trial_due = self.trial().is_some_and(|trial| trial.is_due(now));
+        trial_due
+            || self
+                .write_stall
+                .as_ref()
+                .is_some_and(|stall| stall.is_due(now))
+    }
+
+    /// The next event. Drain after each input; undrained ones of a kind become one.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        let events = &mut self.events;
+        if let Some(gap) = events.local_stall.take() {
+            return Some(Event::LocalStall { gap });
+        }
+        if std::mem::take(&mut events.support_changed) {
+            return Some(Event::SupportChanged(self.support));
+        }
+        if std::mem::take(&mut events.flags_changed) {
+            return Some(Event::FlagsChanged);
+        }
+        let to = self.life.state();
+        if let Some(from) = events.state_from.take().filter(|&from| from != to) {
+            return Some(Event::StateChanged { from, to });
+        }
+        let (reason, evidence) = events.convicted.take()?;
+        Some(Event::Convicted {
+            reason,
+            evidence,
+            on_silence: self.settings.on_silence,
+        })
+    }
+
+    /// The verdict on the peer of a call whose deadline has passed at `now` without an answer, on a connection that
+    /// is open.
+    #[must_use]
+    pub fn verdict(&self, now: Duration, call: &CallDeadline, write: WriteFacts) -> Verdict {
+        let fresh =
+            |at: Option<Duration>| at.is_some_and(|at| at.saturating_add(FRESH) >= call.p());
+        let waits_for_ping = self.can_ask() && matches!(self.ping, Ping::Unwritten { .. });
+        judge(&Facts {
+            peer_deadline_exceeded: false,
+            written: write.written && !waits_for_ping,
+            offered_since_p: write.offered_since_p,
+            taken_since_p: write.taken_since_p,
+            refused_for: self.blocked_since.map(|since| now.saturating_sub(since)),
+            fresh_evidence: fresh(self.heard),
+            handlers_stalled: self.handlers_stalled && fresh(self.pong_at),
+            longest_gap: call.longest_gap(),
+            lead: call.lead(),
+            can_ask: self.can_ask(),
+            attended: match &self.ping {
+                Ping::Out {
+                    attended,
+                    trial: Some(trial),
+                    ..
+                } => Some(trial.attended().max(*attended)),
+                Ping::Out {
+                    attended,
+                    trial: None,
+                    ..
+                } => Some(*attended),
+                Ping::Rest | Ping::Unwritten { .. } => None,
+            },
+            smoothed_rtt: self.round_trip.smoothed(),
+        })
+    }
+}
+
+/// Getters.
+impl Machine {
+    /// What is believed of the peer. Keeps its last value after [`handle_closed`](Self::handle_closed).
+    #[must_use]
+    pub const fn state(&self) -> State {
+        self.life.state()
+    }
+
+    /// Whether the peer knows PING.
+    #[must_use]
+    pub const fn support(&self) -> Support {
+        self.support
+    }
+
+    /// The summary to decide by.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        match self.life {
+            _ if self.is_over() => Peer::Gone,
+            Life::Alive if !self.doubted => Peer::Alive,
+            _ => Peer::Doubtful,
+        }
+    }
+
+    /// What speaks for and against the peer at `now`.
+    #[must_use]
+    pub fn evidence(&self, now: Duration) -> Evidence {
+        let age = |since: Duration| now.saturating_sub(since);
+        Evidence {
+            silent_for: age(self.last_evidence()),
+            rtt: self.round_trip.last(),
+            smoothed_rtt: self.round_trip.smoothed(),
+            awaiting_pong_for: self.awaiting_pong_since().map(age),
+            write_blocked_for: self.blocked_since.map(age),
+            handlers_stalled: self.handlers_stalled,
+            local_stall: self.local_stall,
+            support: self.support,
+        }
+    }
+
+    /// How often things happened.
+    #[must_use]
+    pub const fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// The newest round trip that was measured.
+    #[must_use]
+    pub const fn rtt(&self) -> Option<Duration> {
+        self.round_trip.last()
+    }
+
+    /// The smoothed round trip: each new one counts for an eighth.
+    #[must_use]
+    pub const fn smoothed_rtt(&self) -> Option<Duration> {
+        self.round_trip.smoothed()
+    }
+
+    /// The last sign of life, or the connection's beginning if there was none.
+    #[must_use]
+    pub fn last_evidence(&self) -> Duration {
+        self.heard.unwrap_or(self.connected)
+    }
+
+    /// Convicted with [`OnSilence::Report`], and silent since.
+    #[must_use]
+    pub const fn overdue(&self) -> bool {
+        matches!(self.life, Life::Overdue)
+    }
+
+    /// The newest PONG said that the peer's handlers are stalled.
+    #[must_use]
+    pub const fn handlers_stalled(&self) -> bool {
+        self.handlers_stalled
+    }
+
+    /// Whether PINGs are sent on our own initiative at this moment: `every` is set, and the connection is watched
+    /// while idle, or a call or a late call is open, or a probe waits.
+    #[must_use]
+    pub const fn is_watched(&self) -> bool {
+        self.settings.period.is_some()
+            && (self.settings.while_idle || self.late > 0 || self.is_waited_for())
+    }
+
+    /// Whether the reader is parked.
+    #[must_use]
+    pub const fn parked(&self) -> bool {
+        self.parked
+    }
+
+    /// The newest pause of this side that was noticed.
+    #[must_use]
+    pub const fn local_stall(&self) -> Option<Duration> {
+        self.local_stall
+    }
+
+    /// Since when a PING has been written and unanswered, with no other sign of life either.
+    #[must_use]
+    pub const fn awaiting_pong_since(&self) -> Option<Duration> {
+        match self.ping {
+            Ping::Out { since, .. } => Some(since),
+            Ping::Rest | Ping::Unwritten { .. } => None,
+        }
+    }
+
+    /// Since when the kernel has taken nothing of what we want to write.
+    #[must_use]
+    pub const fn write_blocked_since(&self) -> Option<Duration> {
+        self.blocked_since
+    }
+
+    /// The highest number of a PONG received, of those that were written; 0 before the first.
+    #[must_use]
+    pub const fn answered_number(&self) -> u64 {
+        self.answered
+    }
+
+    /// Whether the peer is known to answer a PING, and this side may send one.
+    #[must_use]
+    pub fn can_ask(&self) -> bool {
+        self.may_send && self.support == Support::Yes
+    }
+
+    /// Whether a call that starts now or later needs nothing of the machine at its start: no PING in front of its
+    /// request, no clock. Its caller may then write the request directly and report the call afterwards.
+    #[must_use]
+    pub fn call_start_is_quiet(&self) -> bool {
+        let exchanged = !self.may_send || (self.introduced && self.support != Support::Unknown);
+        let begins_watch = self.settings.period.is_some() && !self.is_watched();
+        exchanged && self.blocked_since.is_none() && !begins_watch
+    }
+}

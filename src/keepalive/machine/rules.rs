@@ -1,0 +1,263 @@
+//! What follows from what happened.
+
+use std::time::Duration;
+
+use super::{BREATH, Flags, Life, Machine, Ping};
+use crate::keepalive::attended::{Attended, Waited};
+use crate::keepalive::{DeadReason, OnSilence, State, Support};
+
+impl Machine {
+    pub(super) fn advance(&mut self, now: Duration) -> Duration {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// Derives from the facts what must run: called at the end of each input, and the only place that starts a PING
+    /// of its own accord, starts or stops a clock, and arms the timer.
+    pub(super) fn settle(&mut self, now: Duration) {
+        if self.is_over() {
+            return;
+        }
+        let watched = self.is_watched();
+        if !watched {
+            // Nobody asked for a judgement, so none is kept. It is no recovery: the peer has not spoken.
+            self.set_life(Life::Alive);
+            if let (Ping::Out { .. }, false) = (&self.ping, self.is_waited_for()) {
+                self.ping = Ping::Rest;
+            }
+        }
+        let judging = watched && self.life != Life::Overdue;
+        let tried = judging && self.can_ask() && !self.parked;
+        if let Ping::Out { trial, .. } = &mut self.ping {
+            start_or_stop(trial, tried, now, self.settings.timeout);
+        }
+        start_or_stop(
+            &mut self.write_stall,
+            judging && self.blocked_since.is_some(),
+            now,
+            self.settings.write_stall,
+        );
+        if [self.ping_due(), self.retry_due()]
+            .into_iter()
+            .flatten()
+            .any(|due| due <= now)
+        {
+            self.ask(now);
+        }
+        let flags = Flags {
+            doubted: self.doubted,
+            handlers_stalled: self.handlers_stalled,
+            overdue: self.overdue(),
+            write_blocked: self.blocked_since.is_some(),
+            local_stall: self.local_stall,
+        };
+        self.events.flags_changed |= flags != self.told;
+        self.told = flags;
+        let due = self.next_due();
+        // Earlier than needed is right: when it fires, the next one is found. Later than needed is not.
+        if self
+            .armed
+            .is_none_or(|armed| armed <= now || due.is_none_or(|due| due < armed))
+        {
+            self.armed = due;
+        }
+    }
+
+    /// After an input that does what was due, nothing is due any more; if a driver left it undone, it is asked again
+    /// a little later.
+    pub(super) fn rearm_after(&mut self, now: Duration) {
+        if self.armed.is_some_and(|armed| armed <= now) {
+            self.armed = now.checked_add(BREATH);
+        }
+    }
+
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let trial = self.trial().and_then(Attended::due);
+        let write_stall = self.write_stall.as_ref().and_then(Attended::due);
+        [self.ping_due(), self.retry_due(), trial, write_stall]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    pub(super) fn ping_due(&self) -> Option<Duration> {
+        let wanted = self.is_watched() && self.can_ask() && matches!(self.ping, Ping::Rest);
+        let since = self.last_evidence().max(self.last_ping.unwrap_or_default());
+        if wanted {
+            since.checked_add(self.interval.current())
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn retry_due(&self) -> Option<Duration> {
+        let wanted =
+            self.support == Support::Unknown && (self.is_watched() || self.is_waited_for());
+        if wanted && !matches!(self.ping, Ping::Unwritten { .. }) {
+            self.retry_at
+        } else {
+            None
+        }
+    }
+
+    /// The first exchange: its PING goes in front of the first request, or out at the beginning.
+    pub(super) fn introduce(&mut self, now: Duration) {
+        if !self.introduced && !self.is_over() {
+            self.ask(now);
+        }
+    }
+
+    pub(super) fn ask(&mut self, now: Duration) {
+        self.number = self.number.saturating_add(1);
+        self.ping = Ping::Unwritten { handed: false };
+        self.introduced = true;
+        self.round_trip.spoil();
+        self.last_ping = Some(now);
+        self.interval.draw();
+        if self.retry_at.is_none_or(|at| at <= now) {
+            self.retry_at = now.checked_add(self.retry_gap);
+            self.retry_gap = self.retry_gap.saturating_mul(2);
+        }
+    }
+
+    pub(super) fn newest_written(&self) -> u64 {
+        match self.ping {
+            Ping::Unwritten { .. } => self.number.saturating_sub(1),
+            Ping::Rest | Ping::Out { .. } => self.number,
+        }
+    }
+
+    pub(super) fn note_evidence(&mut self, now: Duration) {
+        if self.is_over() {
+            return;
+        }
+        self.note_local_stall(now);
+        self.heard = Some(now);
+        self.doubted = false;
+        // A PING that is not written yet stays: it was asked for a reason that these bytes may not answer.
+        if let Ping::Out { .. } = self.ping {
+            self.ping = Ping::Rest;
+        }
+        if self.life != Life::Alive {
+            count(&mut self.counters.recoveries);
+            self.set_life(Life::Alive);
+        }
+    }
+
+    /// A pause is noted at the first run after it, also when bytes are found then: the peer is well, but the round
+    /// trip would measure the pause.
+    pub(super) fn note_local_stall(&mut self, now: Duration) {
+        let trial = self.trial_mut().and_then(|trial| trial.note_gap(now));
+        let write_stall = self
+            .write_stall
+            .as_mut()
+            .and_then(|stall| stall.note_gap(now));
+        if let Some(gap) = trial.max(write_stall) {
+            count(&mut self.counters.local_stalls);
+            self.local_stall = Some(gap);
+            self.events.local_stall = Some(gap);
+            self.round_trip.spoil();
+        }
+    }
+
+    pub(super) fn judge(&mut self, now: Duration, reason: DeadReason, waited: Waited) {
+        match waited {
+            Waited::TooEarly | Waited::Little => {}
+            Waited::Half => {
+                self.round_trip.spoil();
+                self.set_life(Life::Suspect);
+            }
+            Waited::All => self.convict(now, reason),
+        }
+    }
+
+    pub(super) fn convict(&mut self, now: Duration, reason: DeadReason) {
+        self.events.convicted = Some((reason, self.evidence(now)));
+        count(match reason {
+            DeadReason::Silent => &mut self.counters.convictions_silent,
+            DeadReason::NotReading => &mut self.counters.convictions_not_reading,
+        });
+        self.round_trip.spoil();
+        match self.settings.on_silence {
+            OnSilence::Close => {
+                self.set_life(Life::Dead(reason));
+                self.ping = Ping::Rest;
+                self.write_stall = None;
+                self.armed = None;
+            }
+            OnSilence::Report => {
+                // The trial ends here, but a verdict may still count what was attended.
+                if let Ping::Out {
+                    attended,
+                    trial: Some(trial),
+                    ..
+                } = &mut self.ping
+                {
+                    *attended = trial.attended().max(*attended);
+                }
+                self.set_life(Life::Overdue);
+            }
+        }
+    }
+
+    pub(super) fn set_life(&mut self, life: Life) {
+        let from = self.life.state();
+        if from == State::Alive && life.state() == State::Suspect {
+            count(&mut self.counters.suspect_entries);
+        }
+        self.life = life;
+        if life.state() != from {
+            self.events.state_from = self.events.state_from.or(Some(from));
+        }
+    }
+
+    pub(super) fn learn_support(&mut self) {
+        if !self.is_over() {
+            self.introduced = true;
+            self.set_support(Support::Yes);
+        }
+    }
+
+    pub(super) fn set_support(&mut self, support: Support) {
+        self.events.support_changed |= support != self.support;
+        self.support = support;
+    }
+
+    pub(super) const fn is_waited_for(&self) -> bool {
+        self.in_flight > 0 || self.probes > 0
+    }
+
+    pub(super) const fn is_over(&self) -> bool {
+        self.closed || matches!(self.life, Life::Dead(_))
+    }
+
+    pub(super) const fn is_convicted(&self) -> bool {
+        matches!(self.life, Life::Overdue | Life::Dead(_))
+    }
+
+    pub(super) const fn trial(&self) -> Option<&Attended> {
+        match &self.ping {
+            Ping::Out { trial, .. } => trial.as_ref(),
+            Ping::Rest | Ping::Unwritten { .. } => None,
+        }
+    }
+
+    pub(super) const fn trial_mut(&mut self) -> Option<&mut Attended> {
+        match &mut self.ping {
+            Ping::Out { trial, .. } => trial.as_mut(),
+            Ping::Rest | Ping::Unwritten { .. } => None,
+        }
+    }
+}
+
+fn start_or_stop(clock: &mut Option<Attended>, run: bool, now: Duration, limit: Duration) {
+    if !run {
+        *clock = None;
+    } else if clock.is_none() {
+        *clock = Some(Attended::new(now, limit));
+    }
+}
+
+pub(super) fn count(counter: &mut u64) {
+    *counter = counter.saturating_add(1);
+}

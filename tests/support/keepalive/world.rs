@@ -1,0 +1,607 @@
+//! Two ends, each a machine with a model of its driver, joined by a simulated link in virtual time.
+//!
+//! The driver here is the shortest one that keeps the order the machine asks for: run, read, write, look, timers,
+//! verdicts. It exists for these tests and has no sockets, tasks or bytes, only their counts. Times are microseconds.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ttrpc_keepalive::keepalive::{
+    CallDeadline, DeadReason, Event, Keepalive, Look, Machine, Role, State, Verdict, WriteFacts,
+};
+
+pub(crate) const MS: u64 = 1000;
+pub(crate) const S: u64 = 1_000_000;
+
+const SMALL: u64 = 18;
+
+pub(crate) fn at(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// When an end runs, or reads.
+#[derive(Clone, Debug)]
+pub(crate) enum Pattern {
+    Always,
+    /// Not inside these spans, which are in order and do not touch.
+    Except(Vec<(u64, u64)>),
+    /// For the first `on` of each `period`.
+    Slices {
+        period: u64,
+        on: u64,
+    },
+}
+
+impl Pattern {
+    /// The first instant from `time` on that is inside.
+    pub(crate) fn next(&self, time: u64) -> u64 {
+        match self {
+            Self::Always => time,
+            Self::Except(spans) => {
+                let after = spans.partition_point(|&(_, end)| end <= time);
+                spans
+                    .get(after)
+                    .filter(|&&(start, _)| start <= time)
+                    .map_or(time, |&(_, end)| end)
+            }
+            Self::Slices { period, on } if time % period < *on => time,
+            Self::Slices { period, .. } => time - time % period + period,
+        }
+    }
+
+    fn holds(&self, time: u64) -> bool {
+        self.next(time) == time
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Frame {
+    Ping(u64),
+    Pong(u64),
+    Request {
+        call: usize,
+        answer_after: Option<u64>,
+    },
+    Response {
+        call: usize,
+    },
+    Bulk,
+}
+
+/// One direction: what the kernel took and the other end has not read.
+struct Link {
+    latency: u64,
+    capacity: u64,
+    held: u64,
+    chunks: VecDeque<(u64, u64, Option<Frame>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Answered,
+    Verdict(Verdict),
+    ConnectionEnded,
+}
+
+pub(crate) struct Call {
+    pub(crate) started: u64,
+    pub(crate) deadline: CallDeadline,
+    pub(crate) outcome: Option<(u64, Outcome)>,
+    pub(crate) late_answer: Option<u64>,
+    wished: bool,
+    facts: WriteFacts,
+}
+
+/// A call to start at a time: its timeout, its size, and how long the other end takes to answer it.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) at: u64,
+    pub(crate) timeout: u64,
+    pub(crate) size: u64,
+    pub(crate) answer_after: Option<u64>,
+}
+
+pub(crate) struct End {
+    pub(crate) machine: Machine,
+    keepalive: Keepalive,
+    pub(crate) runs: Pattern,
+    pub(crate) reads: Pattern,
+    pub(crate) knows_ping: bool,
+    pub(crate) handlers_stalled: bool,
+    pub(crate) dies_at: Option<u64>,
+    /// A small frame of data is sent each so often.
+    pub(crate) drip: Option<u64>,
+    /// After a pause the first read does not see what has arrived, as with a cached readiness.
+    pub(crate) reads_are_stale: bool,
+    pub(crate) jobs: VecDeque<Job>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) pings: Vec<u64>,
+    pub(crate) states: Vec<(u64, State)>,
+    pub(crate) convictions: Vec<Conviction>,
+    pub(crate) late_looks: u64,
+    pub(crate) pongs_sent: u64,
+    out: VecDeque<(Frame, u64, u64)>,
+    ping_slot: Option<u64>,
+    pong_slot: Option<u64>,
+    answers: Vec<(u64, usize)>,
+    last_run: u64,
+    next_drip: u64,
+    turned_at: Option<u64>,
+    trial: Trial,
+}
+
+/// What this world has seen of the trial that is on, by its own account.
+#[derive(Clone, Copy, Default)]
+struct Trial {
+    since: Option<Duration>,
+    looks: u32,
+    last_look: u64,
+    longest_gap: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conviction {
+    pub(crate) at: u64,
+    pub(crate) reason: DeadReason,
+    /// Bytes had arrived and were not read.
+    pub(crate) unread: bool,
+    /// Of the trial: time since the flush, looks that were due, the longest time between two of them.
+    pub(crate) after: u64,
+    pub(crate) looks: u32,
+    pub(crate) longest_gap: u64,
+}
+
+impl End {
+    fn new(keepalive: Keepalive, role: Role) -> Self {
+        let mut machine = Machine::new(&keepalive, role, 1);
+        machine.handle_connected(Duration::ZERO);
+        Self {
+            machine,
+            keepalive,
+            runs: Pattern::Always,
+            reads: Pattern::Always,
+            knows_ping: true,
+            handlers_stalled: false,
+            dies_at: None,
+            drip: None,
+            reads_are_stale: false,
+            jobs: VecDeque::new(),
+            calls: Vec::new(),
+            pings: Vec::new(),
+            states: Vec::new(),
+            convictions: Vec::new(),
+            late_looks: 0,
+            pongs_sent: 0,
+            out: VecDeque::new(),
+            ping_slot: None,
+            pong_slot: None,
+            answers: Vec::new(),
+            last_run: 0,
+            next_drip: 0,
+            turned_at: None,
+            trial: Trial::default(),
+        }
+    }
+
+    pub(crate) fn died_at(&self) -> Option<u64> {
+        self.states
+            .iter()
+            .find(|(_, state)| matches!(state, State::Dead(_)))
+            .map(|&(at, _)| at)
+    }
+
+    pub(crate) fn verdicts(&self) -> impl Iterator<Item = (&Call, Verdict)> {
+        self.calls.iter().filter_map(|call| match call.outcome {
+            Some((_, Outcome::Verdict(verdict))) => Some((call, verdict)),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn send_bulk(&mut self, bytes: u64) {
+        self.out.push_back((Frame::Bulk, bytes, bytes));
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.machine.state(), State::Dead(_))
+    }
+
+    fn open(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| call.outcome.is_none())
+    }
+
+    fn wants_to_write(&self) -> bool {
+        !self.out.is_empty() || self.ping_slot.is_some() || self.pong_slot.is_some()
+    }
+
+    /// When this end has something to do next, if it has.
+    fn wake(&self, incoming: &Link, outgoing: &Link, now: u64) -> Option<u64> {
+        if self.is_over() {
+            return None;
+        }
+        let readable = incoming
+            .chunks
+            .front()
+            .map(|&(arrival, ..)| self.reads.next(arrival.max(now)));
+        let writable = (self.wants_to_write() && outgoing.held < outgoing.capacity).then_some(now);
+        let timer = self.machine.poll_timeout().map(micros);
+        let calls = self
+            .open()
+            .map(|call| micros(call.deadline.next_run(at(self.last_run))))
+            .min();
+        let answer = self.answers.iter().map(|&(due, _)| due).min();
+        let job = self.jobs.front().map(|job| job.at);
+        let drip = self.drip.map(|_| self.next_drip);
+        let first = self.turned_at.is_none().then_some(0);
+        let soonest = [readable, writable, timer, calls, answer, job, drip, first]
+            .into_iter()
+            .flatten()
+            .min()?;
+        let earliest = self.turned_at.map_or(0, |turned| turned + 1);
+        let wake = self.runs.next(soonest.max(earliest).max(now));
+        (self.dies_at.is_none_or(|dies| wake < dies)).then_some(wake)
+    }
+
+    fn turn(&mut self, incoming: &mut Link, outgoing: &mut Link, now: u64) {
+        let paused = self.turned_at.is_some() && now - self.last_run > 20 * MS;
+        self.turned_at = Some(now);
+        let time = at(now);
+        let lead = self
+            .open()
+            .filter(|call| call.deadline.p() <= time)
+            .map(|call| call.deadline.lead())
+            .min();
+        self.machine.handle_run(time, lead);
+        for call in self.calls.iter_mut().filter(|call| call.outcome.is_none()) {
+            call.deadline.handle_run(at(self.last_run), time);
+        }
+        self.last_run = now;
+
+        let blind = self.reads_are_stale && paused;
+        if !blind {
+            self.read(incoming, now);
+        }
+        self.begin(now);
+        self.write(outgoing, now);
+        let at_deadline = self.open().any(|call| call.deadline.deadline() <= time);
+        if self.machine.look_due(time) || at_deadline || lead.is_some() {
+            self.look(incoming, outgoing, now);
+        }
+        if self.machine.poll_timeout().is_some_and(|due| due <= time) {
+            self.machine.handle_timeout(time);
+            assert!(
+                self.machine.poll_timeout().is_none_or(|due| due > time),
+                "no spin"
+            );
+        }
+        self.wish(now);
+        self.poll_ping(now);
+        self.write(outgoing, now);
+        self.expire(now);
+        self.note_events(incoming, now);
+    }
+
+    fn read(&mut self, incoming: &mut Link, now: u64) {
+        if !self.reads.holds(now) {
+            return;
+        }
+        let time = at(now);
+        let mut any = false;
+        while incoming
+            .chunks
+            .front()
+            .is_some_and(|&(arrival, ..)| arrival <= now)
+        {
+            let Some((_, bytes, frame)) = incoming.chunks.pop_front() else {
+                return;
+            };
+            incoming.held -= bytes;
+            if !std::mem::replace(&mut any, true) {
+                self.machine.handle_bytes(time);
+            }
+            match frame {
+                Some(Frame::Ping(number)) if self.knows_ping => {
+                    self.machine.handle_ping(time);
+                    self.pong_slot = Some(number);
+                }
+                Some(Frame::Pong(number)) => {
+                    let stalled = number & STALLED != 0;
+                    self.machine
+                        .handle_pong(time, Some(number & !STALLED), stalled);
+                }
+                Some(Frame::Request { call, answer_after }) => {
+                    self.answers
+                        .extend(answer_after.map(|after| (now + after, call)));
+                }
+                Some(Frame::Response { call }) => self.complete(call, now),
+                Some(Frame::Ping(_) | Frame::Bulk) | None => {}
+            }
+        }
+    }
+
+    fn complete(&mut self, call: usize, now: u64) {
+        self.machine.handle_response(at(now));
+        let call = &mut self.calls[call];
+        if call.outcome.is_none() {
+            call.outcome = Some((now, Outcome::Answered));
+            self.machine.handle_call_ended(at(now));
+        } else {
+            call.late_answer = Some(now);
+            self.machine.handle_late_call_ended(at(now));
+        }
+    }
+
+    /// Calls that start, answers that are ready, and data sent for its own sake.
+    fn begin(&mut self, now: u64) {
+        while let Some(job) = self.jobs.pop_front_if(|job| job.at <= now) {
+            let index = self.calls.len();
+            self.calls.push(Call {
+                started: now,
+                deadline: CallDeadline::new(at(now), at(job.timeout), &self.keepalive),
+                outcome: None,
+                late_answer: None,
+                wished: false,
+                facts: WriteFacts {
+                    written: false,
+                    offered_since_p: false,
+                    taken_since_p: false,
+                },
+            });
+            self.machine.handle_call_started(at(now));
+            self.poll_ping(now);
+            let request = Frame::Request {
+                call: index,
+                answer_after: job.answer_after,
+            };
+            self.out.push_back((request, job.size, job.size));
+        }
+        self.answers.sort_unstable();
+        while let Some(&(due, call)) = self.answers.first() {
+            if due > now {
+                break;
+            }
+            self.answers.remove(0);
+            self.out.push_back((Frame::Response { call }, SMALL, SMALL));
+        }
+        if let Some(every) = self.drip.filter(|_| self.next_drip <= now) {
+            self.next_drip = now + every;
+            self.out.push_back((Frame::Bulk, SMALL, SMALL));
+        }
+    }
+
+    fn write(&mut self, outgoing: &mut Link, now: u64) {
+        let time = at(now);
+        loop {
+            // Between frames the control slots go first; a frame that has begun is finished.
+            if self.out.front().is_none_or(|&(_, left, size)| left == size) {
+                if let Some(number) = self.ping_slot.take() {
+                    self.out.push_front((Frame::Ping(number), SMALL, SMALL));
+                }
+                if let Some(number) = self.pong_slot.take() {
+                    self.pongs_sent += 1;
+                    let number = if self.handlers_stalled {
+                        number | STALLED
+                    } else {
+                        number
+                    };
+                    self.out.push_front((Frame::Pong(number), SMALL, SMALL));
+                }
+            }
+            let Some((frame, left, _)) = self.out.front_mut() else {
+                return;
+            };
+            for call in self
+                .calls
+                .iter_mut()
+                .filter(|call| call.outcome.is_none() && call.deadline.p() <= time)
+            {
+                call.facts.offered_since_p |= time <= call.deadline.deadline();
+            }
+            let taken = (*left).min(outgoing.capacity - outgoing.held);
+            if taken == 0 {
+                self.machine.handle_write_blocked(time);
+                return;
+            }
+            *left -= taken;
+            outgoing.held += taken;
+            for call in self
+                .calls
+                .iter_mut()
+                .filter(|call| call.outcome.is_none() && call.deadline.p() <= time)
+            {
+                call.facts.taken_since_p = true;
+            }
+            let (frame, whole) = (*frame, *left == 0);
+            outgoing
+                .chunks
+                .push_back((now + outgoing.latency, taken, whole.then_some(frame)));
+            self.machine.handle_write_progress(time, !whole);
+            if !whole {
+                continue;
+            }
+            self.out.pop_front();
+            match frame {
+                Frame::Ping(_) => self.machine.handle_ping_flushed(time),
+                Frame::Request { call, .. } => self.calls[call].facts.written = true,
+                Frame::Pong(_) | Frame::Response { .. } | Frame::Bulk => {}
+            }
+        }
+    }
+
+    fn look(&mut self, incoming: &mut Link, outgoing: &Link, now: u64) {
+        let unread = incoming
+            .chunks
+            .front()
+            .is_some_and(|&(arrival, ..)| arrival <= now);
+        let write_refused = self.wants_to_write() && outgoing.held >= outgoing.capacity;
+        self.note_look(now);
+        self.machine.handle_look(
+            at(now),
+            Look {
+                drained: !unread,
+                write_refused,
+            },
+        );
+        self.note_events(incoming, now);
+        self.read(incoming, now);
+    }
+
+    fn note_look(&mut self, now: u64) {
+        let since = self.machine.awaiting_pong_since();
+        if since != self.trial.since {
+            self.trial = Trial {
+                since,
+                looks: 0,
+                last_look: since.map_or(0, micros),
+                longest_gap: 0,
+            };
+        }
+        if self.machine.look_due(at(now)) && since.is_some() {
+            self.trial.looks += 1;
+            self.trial.longest_gap = self.trial.longest_gap.max(now - self.trial.last_look);
+            self.trial.last_look = now;
+        }
+    }
+
+    fn wish(&mut self, now: u64) {
+        let time = at(now);
+        for call in self
+            .calls
+            .iter_mut()
+            .filter(|call| call.outcome.is_none() && !call.wished)
+        {
+            if call.deadline.p() <= time {
+                call.wished = true;
+                self.machine.handle_ping_wish(time, call.deadline.p());
+            }
+        }
+    }
+
+    fn poll_ping(&mut self, now: u64) {
+        if let Some(number) = self.machine.poll_ping(at(now)) {
+            assert_eq!(self.ping_slot.replace(number), None, "one PING at a time");
+            self.pings.push(now);
+        }
+    }
+
+    fn expire(&mut self, now: u64) {
+        let time = at(now);
+        if self.is_over() {
+            return;
+        }
+        for call in self.calls.iter_mut().filter(|call| call.outcome.is_none()) {
+            if call.deadline.deadline() <= time {
+                let verdict = self.machine.verdict(time, &call.deadline, call.facts);
+                self.machine.handle_verdict(time, verdict);
+                self.machine.handle_call_late(time);
+                call.outcome = Some((now, Outcome::Verdict(verdict)));
+            }
+        }
+    }
+
+    fn note_events(&mut self, incoming: &Link, now: u64) {
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::StateChanged { to, .. } => self.states.push((now, to)),
+                Event::LocalStall { .. } => self.late_looks += 1,
+                Event::Convicted { reason, .. } => {
+                    let unread = incoming
+                        .chunks
+                        .front()
+                        .is_some_and(|&(arrival, ..)| arrival <= now);
+                    self.convictions.push(Conviction {
+                        at: now,
+                        reason,
+                        unread,
+                        after: now - self.trial.since.map_or(now, micros),
+                        looks: self.trial.looks,
+                        longest_gap: self.trial.longest_gap,
+                    });
+                }
+                _ => {}
+            }
+        }
+        if self.is_over() {
+            for call in self.calls.iter_mut().filter(|call| call.outcome.is_none()) {
+                call.outcome = Some((now, Outcome::ConnectionEnded));
+            }
+        }
+    }
+}
+
+/// Marks a PONG's number that handlers are stalled.
+const STALLED: u64 = 1 << 63;
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A client, a server, and the link between them.
+pub(crate) struct World {
+    pub(crate) client: End,
+    pub(crate) server: End,
+    to_server: Link,
+    to_client: Link,
+    now: u64,
+}
+
+impl World {
+    /// A world at time zero; the server answers PINGs and asks none unless given a keepalive of its own.
+    pub(crate) fn new(client: Keepalive, server: Keepalive, rtt: u64) -> Self {
+        let link = || Link {
+            latency: rtt / 2,
+            capacity: 1 << 40,
+            held: 0,
+            chunks: VecDeque::new(),
+        };
+        Self {
+            client: End::new(client, Role::Client),
+            server: End::new(server, Role::Server),
+            to_server: link(),
+            to_client: link(),
+            now: 0,
+        }
+    }
+
+    /// How many bytes the kernel takes of the client before the server reads.
+    pub(crate) fn capacity(&mut self, bytes: u64) {
+        self.to_server.capacity = bytes;
+    }
+
+    /// Runs until `end`, or until nothing is left to do before it.
+    pub(crate) fn run(&mut self, end: u64) {
+        loop {
+            let client = self.client.wake(&self.to_client, &self.to_server, self.now);
+            let server = self.server.wake(&self.to_server, &self.to_client, self.now);
+            let next = client.into_iter().chain(server).min();
+            let Some(next) = next.filter(|&next| next < end) else {
+                break;
+            };
+            self.now = next;
+            if client == Some(next) {
+                self.client
+                    .turn(&mut self.to_client, &mut self.to_server, next);
+            }
+            if server == Some(next) {
+                self.server
+                    .turn(&mut self.to_server, &mut self.to_client, next);
+            }
+        }
+        self.now = end;
+    }
+
+    pub(crate) const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Starts a call of the client now, to be answered so long after it was read.
+    pub(crate) fn call(&mut self, timeout: u64, answer_after: Option<u64>) -> usize {
+        let index = self.client.calls.len() + self.client.jobs.len();
+        self.client.jobs.push_back(Job {
+            at: self.now,
+            timeout,
+            size: 100,
+            answer_after,
+        });
+        index
+    }
+}

@@ -1,5 +1,7 @@
 //! Two machines over a simulated link: who is believed alive, who dead, and when.
 
+#[path = "support/keepalive/random.rs"]
+mod random;
 #[path = "support/keepalive/world.rs"]
 mod world;
 

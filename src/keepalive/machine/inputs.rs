@@ -79,10 +79,6 @@ impl Machine {
             count(&mut self.counters.pings_sent);
             self.last_ping = Some(now);
             self.round_trip.begin(now);
-            // Asking again is a matter of distance, and the writer may have been blocked for longer than that.
-            if self.retry_at.is_some_and(|at| at <= now) {
-                self.retry_at = now.checked_add(self.retry_gap / 2);
-            }
             // A PING that nobody waits for any more was written all the same: its slot had been promised.
             self.ping = if self.is_watched() || self.is_waited_for() {
                 Ping::Out {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{BREATH, Flags, Life, Machine, Ping};
+use super::{BREATH, Flags, Life, Machine, Ping, RETRY};
 use crate::keepalive::attended::{Attended, Waited};
 use crate::keepalive::{DeadReason, OnSilence, State, Support};
 
@@ -90,14 +90,15 @@ impl Machine {
         }
     }
 
+    /// Also one distance after a PING that was sent for another reason, or that was blocked for longer than that.
     pub(super) fn retry_due(&self) -> Option<Duration> {
-        let wanted =
-            self.support == Support::Unknown && (self.is_watched() || self.is_waited_for());
-        if wanted && !matches!(self.ping, Ping::Unwritten { .. }) {
-            self.retry_at
-        } else {
-            None
+        let interested = self.is_watched() || self.is_waited_for();
+        let unwritten = matches!(self.ping, Ping::Unwritten { .. });
+        if self.support != Support::Unknown || !interested || unwritten {
+            return None;
         }
+        let distance = self.settings.period.unwrap_or(RETRY);
+        Some(self.retry_at?.max(self.last_ping?.checked_add(distance)?))
     }
 
     /// The first exchange: its PING goes in front of the first request, or out at the beginning.

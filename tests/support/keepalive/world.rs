@@ -115,6 +115,7 @@ pub(crate) struct End {
     pub(crate) reads_are_stale: bool,
     pub(crate) jobs: VecDeque<Job>,
     pub(crate) calls: Vec<Call>,
+    open: Vec<usize>,
     pub(crate) pings: Vec<u64>,
     pub(crate) states: Vec<(u64, State)>,
     pub(crate) convictions: Vec<Conviction>,
@@ -167,6 +168,7 @@ impl End {
             reads_are_stale: false,
             jobs: VecDeque::new(),
             calls: Vec::new(),
+            open: Vec::new(),
             pings: Vec::new(),
             states: Vec::new(),
             convictions: Vec::new(),
@@ -206,7 +208,7 @@ impl End {
     }
 
     fn open(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.outcome.is_none())
+        self.open.iter().map(|&index| &self.calls[index])
     }
 
     fn wants_to_write(&self) -> bool {
@@ -251,7 +253,8 @@ impl End {
             .map(|call| call.deadline.lead())
             .min();
         self.machine.handle_run(time, lead);
-        for call in self.calls.iter_mut().filter(|call| call.outcome.is_none()) {
+        for &index in &self.open {
+            let call = &mut self.calls[index];
             call.deadline.handle_run(at(self.last_run), time);
         }
         self.last_run = now;
@@ -320,6 +323,7 @@ impl End {
 
     fn complete(&mut self, call: usize, now: u64) {
         self.machine.handle_response(at(now));
+        self.open.retain(|&open| open != call);
         let call = &mut self.calls[call];
         if call.outcome.is_none() {
             call.outcome = Some((now, Outcome::Answered));
@@ -334,6 +338,7 @@ impl End {
     fn begin(&mut self, now: u64) {
         while let Some(job) = self.jobs.pop_front_if(|job| job.at <= now) {
             let index = self.calls.len();
+            self.open.push(index);
             self.calls.push(Call {
                 started: now,
                 deadline: CallDeadline::new(at(now), at(job.timeout), &self.keepalive),
@@ -389,12 +394,10 @@ impl End {
             let Some((frame, left, _)) = self.out.front_mut() else {
                 return;
             };
-            for call in self
-                .calls
-                .iter_mut()
-                .filter(|call| call.outcome.is_none() && call.deadline.p() <= time)
-            {
-                call.facts.offered_since_p |= time <= call.deadline.deadline();
+            for &index in &self.open {
+                let call = &mut self.calls[index];
+                let counts = call.deadline.p() <= time && time <= call.deadline.deadline();
+                call.facts.offered_since_p |= counts;
             }
             let taken = (*left).min(outgoing.capacity - outgoing.held);
             if taken == 0 {
@@ -403,12 +406,9 @@ impl End {
             }
             *left -= taken;
             outgoing.held += taken;
-            for call in self
-                .calls
-                .iter_mut()
-                .filter(|call| call.outcome.is_none() && call.deadline.p() <= time)
-            {
-                call.facts.taken_since_p = true;
+            for &index in &self.open {
+                let call = &mut self.calls[index];
+                call.facts.taken_since_p |= call.deadline.p() <= time;
             }
             let (frame, whole) = (*frame, *left == 0);
             outgoing
@@ -464,12 +464,9 @@ impl End {
 
     fn wish(&mut self, now: u64) {
         let time = at(now);
-        for call in self
-            .calls
-            .iter_mut()
-            .filter(|call| call.outcome.is_none() && !call.wished)
-        {
-            if call.deadline.p() <= time {
+        for &index in &self.open {
+            let call = &mut self.calls[index];
+            if !call.wished && call.deadline.p() <= time {
                 call.wished = true;
                 self.machine.handle_ping_wish(time, call.deadline.p());
             }
@@ -488,14 +485,18 @@ impl End {
         if self.is_over() {
             return;
         }
-        for call in self.calls.iter_mut().filter(|call| call.outcome.is_none()) {
-            if call.deadline.deadline() <= time {
-                let verdict = self.machine.verdict(time, &call.deadline, call.facts);
-                self.machine.handle_verdict(time, verdict);
-                self.machine.handle_call_late(time);
-                call.outcome = Some((now, Outcome::Verdict(verdict)));
+        let (calls, machine) = (&mut self.calls, &mut self.machine);
+        self.open.retain(|&index| {
+            let call = &mut calls[index];
+            if call.deadline.deadline() > time {
+                return true;
             }
-        }
+            let verdict = machine.verdict(time, &call.deadline, call.facts);
+            machine.handle_verdict(time, verdict);
+            machine.handle_call_late(time);
+            call.outcome = Some((now, Outcome::Verdict(verdict)));
+            false
+        });
     }
 
     fn note_events(&mut self, incoming: &Link, now: u64) {
@@ -521,8 +522,8 @@ impl End {
             }
         }
         if self.is_over() {
-            for call in self.calls.iter_mut().filter(|call| call.outcome.is_none()) {
-                call.outcome = Some((now, Outcome::ConnectionEnded));
+            for index in self.open.drain(..) {
+                self.calls[index].outcome = Some((now, Outcome::ConnectionEnded));
             }
         }
     }
@@ -587,10 +588,6 @@ impl World {
             }
         }
         self.now = end;
-    }
-
-    pub(crate) const fn now(&self) -> u64 {
-        self.now
     }
 
     /// Starts a call of the client now, to be answered so long after it was read.

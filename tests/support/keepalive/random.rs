@@ -1,12 +1,7 @@
 //! Ten thousand random connections: pauses on both sides, deaths, old peers, full sockets, late calls. T70.
 
-#[path = "support/keepalive/world.rs"]
-mod world;
-
-use std::time::Duration;
-
-use ttrpc_keepalive::keepalive::{DeadReason, Keepalive, OnSilence, Support, Unknown, Verdict};
-use world::{Job, MS, Pattern, S, World, at};
+use super::world::{Job, MS, Outcome, Pattern, S, World, at};
+use ttrpc_keepalive::keepalive::{DeadReason, Keepalive, OnSilence, Support, Verdict};
 
 const SEEDS: u64 = 10_000;
 const THREADS: u64 = 2;
@@ -64,6 +59,8 @@ struct Scenario {
     dies_at: Option<u64>,
     wedged: bool,
     drips: bool,
+    /// Write progress is evidence that carries no flag.
+    bounded: bool,
 }
 
 fn build(seed: u64) -> (World, Scenario) {
@@ -129,7 +126,8 @@ fn build(seed: u64) -> (World, Scenario) {
             Some(1500),
         ])
         .map(|drip| drip * MS);
-    if random.percent(50) {
+    let bounded = random.percent(50);
+    if bounded {
         world.capacity(200_000);
     }
 
@@ -176,6 +174,7 @@ fn build(seed: u64) -> (World, Scenario) {
         dies_at,
         wedged,
         drips,
+        bounded,
     };
     (world, scenario)
 }
@@ -207,7 +206,7 @@ fn run(seed: u64, totals: &mut Totals) -> Result<(), String> {
                 call.late_answer.is_none()
                     && call
                         .outcome
-                        .is_some_and(|(_, outcome)| outcome != world::Outcome::Answered)
+                        .is_some_and(|(_, outcome)| outcome != Outcome::Answered)
             }));
     if must_find {
         // Pauses have ended by then; what remains is at most twelve looks in slices of a second.
@@ -297,36 +296,24 @@ fn run(seed: u64, totals: &mut Totals) -> Result<(), String> {
                     && scenario.wedged
                     && scenario.knows
                     && alive
-                    && !scenario.drips;
+                    && !scenario.drips
+                    && !scenario.bounded;
                 // A Response of another call is evidence that carries no flag.
                 let answers = client.calls.iter().any(|call| call.late_answer.is_some())
                     || client.calls.iter().any(|call| {
                         call.outcome
-                            .is_some_and(|(_, outcome)| outcome == world::Outcome::Answered)
+                            .is_some_and(|(_, outcome)| outcome == Outcome::Answered)
                     });
                 ensure(
                     !wrong || answers || scenario.client_pauses,
                     "a wedged peer was slow",
                 )?;
             }
-            Verdict::Unknown(Unknown::NoSupport) => {
-                ensure(
-                    client.machine.support() != Support::Yes
-                        || !scenario.knows
-                        || !alive
-                        || call.started < 2 * S + 2 * scenario.rtt
-                        || true,
-                    "",
-                )?;
-            }
             _ => {}
         }
     }
     for pair in client.pings.windows(2) {
-        ensure(
-            pair[1] - pair[0] >= 5 * MS.min(scenario.rtt),
-            "PINGs too close",
-        )?;
+        ensure(pair[1] - pair[0] >= 5 * MS, "PINGs too close")?;
     }
     Ok(())
 }
@@ -393,5 +380,4 @@ fn pauses_of_ours_are_what_late_looks_come_from() {
     world.client.runs = Pattern::Always;
     world.run(BUSY);
     assert_eq!(world.client.late_looks, 0);
-    assert!(Duration::from_secs(20) <= at(world.now()));
 }

@@ -1,0 +1,475 @@
+//! A second machine, written from the rules and for nothing but comparison: each rule is spelled out where its input
+//! comes in, times are nanoseconds, and no thought is given to cost.
+
+use std::time::Duration;
+
+use ttrpc_keepalive::keepalive::{DeadReason, Role, State, Support, Verdict};
+
+use super::operations::{Operation, keepalive};
+
+const FRESH: u64 = 25_000_000;
+
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    limit: u64,
+    attended: u64,
+    last: u64,
+    late: u32,
+    told: bool,
+}
+
+impl Clock {
+    const fn new(now: u64, limit: u64) -> Self {
+        Self {
+            limit,
+            attended: 0,
+            last: now,
+            late: 0,
+            told: false,
+        }
+    }
+
+    fn due(&self) -> u64 {
+        self.last
+            .saturating_add(self.limit.div_ceil(4).min(self.limit - self.attended))
+    }
+
+    const fn is_late(&self, now: u64) -> bool {
+        now.saturating_sub(self.last).saturating_mul(2) > self.limit
+    }
+
+    /// Returns whether the look counts.
+    fn look(&mut self, now: u64) -> bool {
+        if now < self.due() {
+            return false;
+        }
+        self.attended += (now - self.last).min(self.limit.div_ceil(4));
+        if self.is_late(now) {
+            self.late += 1;
+            if self.late <= 4 {
+                self.attended = self.attended.min(self.limit / 2);
+            }
+        }
+        (self.last, self.told) = (now, false);
+        true
+    }
+}
+
+pub(crate) struct Model {
+    interval: Option<u64>,
+    timeout: u64,
+    write_stall: u64,
+    while_idle: bool,
+    report: bool,
+    off: bool,
+    client: bool,
+
+    now: u64,
+    begun: u64,
+    heard: Option<u64>,
+    pub(crate) support: Support,
+    may_send: bool,
+    first_exchange: bool,
+    in_flight: u64,
+    late: u64,
+    probes: u64,
+    parked: bool,
+    blocked: Option<u64>,
+
+    number: u64,
+    queued: bool,
+    handed: bool,
+    flushed: Option<u64>,
+    trial: Option<Clock>,
+    stall: Option<Clock>,
+    last_ping: Option<u64>,
+    retry_at: Option<u64>,
+    retry_gap: u64,
+    measured_from: Option<u64>,
+    last_run: u64,
+
+    pub(crate) state: State,
+    pub(crate) overdue: bool,
+    closed: bool,
+    pub(crate) rtt: Option<u64>,
+    pub(crate) smoothed: Option<u64>,
+    pub(crate) handlers_stalled: bool,
+    pub(crate) local_stall: Option<u64>,
+    pub(crate) answered: u64,
+    pub(crate) counts: Counts,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    pub(crate) sent: u64,
+    pub(crate) pongs: u64,
+    pub(crate) suspects: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) stalls: u64,
+    pub(crate) silent: u64,
+    pub(crate) not_reading: u64,
+}
+
+impl Model {
+    /// The same settings as [`keepalive`] chooses, in the model's own terms.
+    pub(crate) fn new(choice: u8) -> Self {
+        const MS: u64 = 1_000_000;
+        let (interval, timeout, write_stall) = match choice & 7 {
+            0 | 1 => (None, 10_000 * MS, 10_000 * MS),
+            2 => (Some(10 * MS), 400 * MS, 400 * MS),
+            3 => (Some(1000 * MS), 20 * MS, 20 * MS),
+            _ => (Some(100 * MS), 200 * MS, 300 * MS),
+        };
+        let (_, role) = keepalive(choice);
+        let (off, client) = (choice & 7 == 0, role == Role::Client);
+        Self {
+            interval,
+            timeout,
+            write_stall,
+            while_idle: choice & 64 == 0,
+            report: choice & 8 != 0,
+            off,
+            client,
+            now: 0,
+            begun: 0,
+            heard: None,
+            support: if choice & 16 == 0 {
+                Support::Unknown
+            } else {
+                Support::Yes
+            },
+            may_send: client && !off,
+            first_exchange: false,
+            in_flight: 0,
+            late: 0,
+            probes: 0,
+            parked: false,
+            blocked: None,
+            number: 0,
+            queued: false,
+            handed: false,
+            flushed: None,
+            trial: None,
+            stall: None,
+            last_ping: None,
+            retry_at: None,
+            retry_gap: interval.unwrap_or(10_000 * MS),
+            measured_from: None,
+            last_run: 0,
+            state: State::Alive,
+            overdue: false,
+            closed: false,
+            rtt: None,
+            smoothed: None,
+            handlers_stalled: false,
+            local_stall: None,
+            answered: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn watched(&self) -> bool {
+        self.interval.is_some() && (self.while_idle || self.in_flight + self.late + self.probes > 0)
+    }
+
+    pub(crate) fn last_evidence(&self) -> u64 {
+        self.heard.unwrap_or(self.begun)
+    }
+
+    pub(crate) const fn awaiting(&self) -> Option<u64> {
+        self.flushed
+    }
+
+    pub(crate) const fn blocked(&self) -> Option<u64> {
+        self.blocked
+    }
+
+    pub(crate) fn look_due(&self, now: u64) -> bool {
+        [self.trial, self.stall]
+            .into_iter()
+            .flatten()
+            .any(|clock| clock.due() <= now)
+    }
+
+    const fn over(&self) -> bool {
+        self.closed || matches!(self.state, State::Dead(_))
+    }
+
+    /// Applies what the driver says happened at `instant`.
+    pub(crate) fn apply(&mut self, instant: Duration, operation: Operation) {
+        let claimed = nanos(instant);
+        self.now = self.now.max(claimed);
+        let now = self.now;
+        let over = self.over();
+        match operation {
+            Operation::Closed => self.close(),
+            Operation::Connected => {
+                (self.begun, self.last_run) = (now, now);
+                if self.interval.is_some() && self.while_idle {
+                    self.exchange_first(now);
+                }
+            }
+            Operation::Bytes if !over => self.evidence(now),
+            Operation::Ping if !over => {
+                self.may_send = !self.off;
+                (self.support, self.first_exchange) = (Support::Yes, true);
+            }
+            Operation::Pong {
+                number,
+                handlers_stalled,
+            } if !over => self.pong(now, number, handlers_stalled),
+            Operation::Response if !over => {
+                let written = self.number > u64::from(self.queued);
+                if self.support == Support::Unknown && written {
+                    self.support = Support::No;
+                    (self.flushed, self.trial) = (None, None);
+                }
+            }
+            Operation::Flushed if !over && self.handed => {
+                (self.queued, self.handed) = (false, false);
+                self.counts.sent += 1;
+                (self.last_ping, self.measured_from) = (Some(now), Some(now));
+                if self.watched() || self.in_flight + self.probes > 0 {
+                    self.flushed = Some(now);
+                }
+            }
+            Operation::Blocked => self.blocked = self.blocked.or(Some(now)),
+            Operation::Progress { still_blocked } => {
+                if self.blocked.is_some() && !over {
+                    self.evidence(now);
+                }
+                self.stall = None;
+                self.blocked = still_blocked.then_some(now);
+            }
+            Operation::CallStarted => {
+                self.in_flight += 1;
+                self.exchange_first(now);
+            }
+            Operation::CallEnded => self.in_flight = self.in_flight.saturating_sub(1),
+            Operation::CallLate => {
+                self.in_flight = self.in_flight.saturating_sub(1);
+                self.late += 1;
+            }
+            Operation::LateCallEnded => self.late = self.late.saturating_sub(1),
+            Operation::ProbeStarted => {
+                self.probes += 1;
+                if !over && self.may_send && !self.queued && self.flushed.is_none() {
+                    self.send(now);
+                }
+            }
+            Operation::ProbeEnded => self.probes = self.probes.saturating_sub(1),
+            Operation::Wish { ago } => self.wish(now, now.saturating_sub(nanos(ago))),
+            Operation::Parked => self.parked = true,
+            Operation::Resumed => {
+                if self.parked {
+                    self.measured_from = None;
+                }
+                self.parked = false;
+            }
+            Operation::Run { lead } => {
+                self.note_gap(now);
+                if let (Some(lead), Some(flushed), false) = (lead, self.flushed, self.parked) {
+                    if now.saturating_sub(self.last_run.max(flushed)) > nanos(lead) / 2 {
+                        self.measured_from = None;
+                    }
+                }
+                self.last_run = now;
+            }
+            Operation::Look {
+                drained,
+                write_refused,
+            } if !over => self.look(claimed, now, drained, write_refused),
+            Operation::Verdict(verdict) => {
+                if !matches!(
+                    verdict,
+                    Verdict::Slow
+                        | Verdict::HandlersStalled
+                        | Verdict::NotSent
+                        | Verdict::LocalStall
+                ) {
+                    self.measured_from = None;
+                }
+            }
+            _ => {}
+        }
+        self.follow(now);
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        self.queued = false;
+        (self.flushed, self.trial, self.stall) = (None, None, None);
+    }
+
+    /// Evidence of life, rule 1: it retires the PING that is out.
+    fn evidence(&mut self, now: u64) {
+        self.note_gap(now);
+        self.heard = Some(now);
+        (self.flushed, self.trial) = (None, None);
+        if self.state == State::Suspect {
+            self.counts.recoveries += 1;
+            (self.state, self.overdue) = (State::Alive, false);
+        }
+    }
+
+    fn pong(&mut self, now: u64, number: Option<u64>, stalled: bool) {
+        self.counts.pongs += 1;
+        (self.support, self.first_exchange) = (Support::Yes, true);
+        self.handlers_stalled = stalled;
+        let written = self.number - u64::from(self.queued);
+        let Some(number) = number.filter(|&number| number <= written) else {
+            return;
+        };
+        self.answered = self.answered.max(number);
+        if number == self.number {
+            if let Some(from) = self.measured_from.take() {
+                let rtt = now - from;
+                self.rtt = Some(rtt);
+                self.smoothed = Some(self.smoothed.map_or(rtt, |smoothed| {
+                    smoothed.saturating_mul(7).saturating_add(rtt) / 8
+                }));
+            }
+        }
+    }
+
+    fn note_gap(&mut self, now: u64) {
+        let mut gap = None;
+        for clock in [&mut self.trial, &mut self.stall].into_iter().flatten() {
+            if clock.is_late(now) && !clock.told {
+                clock.told = true;
+                gap = gap.max(Some(now - clock.last));
+            }
+        }
+        if gap.is_some() && !self.over() {
+            self.counts.stalls += 1;
+            (self.local_stall, self.measured_from) = (gap, None);
+        }
+    }
+
+    fn exchange_first(&mut self, now: u64) {
+        if self.client && !self.off && !self.first_exchange && !self.over() && !self.queued {
+            self.send(now);
+        }
+    }
+
+    fn wish(&mut self, now: u64, p: u64) {
+        let fresh = |at: Option<u64>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
+        let refused = self.over() || !self.may_send || self.support == Support::No;
+        if !refused
+            && !self.queued
+            && self.flushed.is_none()
+            && !fresh(self.heard)
+            && !fresh(self.last_ping)
+        {
+            self.send(now);
+        }
+    }
+
+    fn send(&mut self, now: u64) {
+        self.number += 1;
+        (self.queued, self.handed, self.first_exchange) = (true, false, true);
+        (self.flushed, self.trial, self.measured_from) = (None, None, None);
+        self.last_ping = Some(now);
+        if self.retry_at.is_none_or(|at| at <= now) {
+            self.retry_at = now.checked_add(self.retry_gap);
+            self.retry_gap = self.retry_gap.saturating_mul(2);
+        }
+    }
+
+    fn look(&mut self, claimed: u64, now: u64, drained: bool, refused: bool) {
+        self.note_gap(claimed);
+        if drained && self.trial.as_mut().is_some_and(|trial| trial.look(claimed)) {
+            self.judge(now, self.trial, DeadReason::Silent);
+        }
+        let convicted = self.over() || self.overdue;
+        if refused && !convicted && self.stall.as_mut().is_some_and(|stall| stall.look(claimed)) {
+            self.judge(now, self.stall, DeadReason::NotReading);
+        }
+    }
+
+    fn judge(&mut self, _now: u64, clock: Option<Clock>, reason: DeadReason) {
+        let Some(clock) = clock.filter(|clock| clock.attended * 2 >= clock.limit) else {
+            return;
+        };
+        self.measured_from = None;
+        let convicted = clock.attended >= clock.limit;
+        if self.state == State::Alive && !(convicted && !self.report) {
+            self.state = State::Suspect;
+            self.counts.suspects += 1;
+        }
+        if convicted {
+            match reason {
+                DeadReason::Silent => self.counts.silent += 1,
+                _ => self.counts.not_reading += 1,
+            }
+            (self.trial, self.stall) = (None, None);
+            if self.report {
+                self.overdue = true;
+            } else {
+                self.state = State::Dead(reason);
+                (self.queued, self.flushed) = (false, None);
+            }
+        }
+    }
+
+    /// What follows from a change of anything: rules 2, 3, 6, 7, 9.
+    fn follow(&mut self, now: u64) {
+        if self.over() {
+            return;
+        }
+        if !self.watched() {
+            (self.trial, self.stall, self.state, self.overdue) = (None, None, State::Alive, false);
+            if self.in_flight + self.probes == 0 {
+                self.flushed = None;
+            }
+        }
+        let known = self.support == Support::Yes && self.may_send;
+        let clocks = self.watched() && !self.overdue;
+        if !(clocks && known && !self.parked) {
+            self.trial = None;
+        } else if self.flushed.is_some() && self.trial.is_none() {
+            self.trial = Some(Clock::new(now, self.timeout));
+        }
+        if clocks && self.blocked.is_some() && self.stall.is_none() {
+            self.stall = Some(Clock::new(now, self.write_stall));
+        }
+        if self.blocked.is_none() {
+            self.stall = None;
+        }
+        if self.queued {
+            return;
+        }
+        let quiet = |gap: u64| {
+            self.last_ping
+                .is_none_or(|ping| ping.checked_add(gap).is_some_and(|due| due <= now))
+        };
+        let periodic = self.interval.is_some_and(|interval| {
+            let silent = self
+                .last_evidence()
+                .checked_add(interval)
+                .is_some_and(|due| due <= now);
+            self.watched() && known && self.flushed.is_none() && silent && quiet(interval)
+        });
+        let interested = self.watched() || self.in_flight + self.probes > 0;
+        let again = self.support == Support::Unknown
+            && interested
+            && self.retry_at.is_some_and(|at| at <= now)
+            && quiet(self.interval.unwrap_or(10_000_000_000));
+        if periodic || again {
+            self.send(now);
+        }
+    }
+
+    /// The driver takes the PING that is wanted.
+    pub(crate) fn take_ping(&mut self) -> Option<u64> {
+        if !self.queued || self.handed {
+            return None;
+        }
+        self.handed = true;
+        Some(self.number)
+    }
+}
+
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{
-    Counters, DeadReason, Event, Evidence, Keepalive, Look, Machine, OnSilence, PeerSupport, Role,
-    State, Support, Unknown, Verdict,
+    Counters, DeadReason, Event, Evidence, Keepalive, Look, Machine, OnSilence, Peer, PeerSupport,
+    Role, State, Support, Unknown, Verdict,
 };
 
 /// One thing that a driver may tell the machine, and when.
@@ -176,6 +176,7 @@ pub(crate) const VERDICTS: [Verdict; 8] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) state: State,
+    pub(crate) peer: Peer,
     pub(crate) support: Support,
     pub(crate) overdue: bool,
     pub(crate) watched: bool,
@@ -225,6 +226,7 @@ impl Checked {
         let machine = &self.machine;
         Seen {
             state: machine.state(),
+            peer: machine.peer(),
             support: machine.support(),
             overdue: machine.overdue(),
             watched: machine.is_watched(),

@@ -2,7 +2,18 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::keepalive::{Event, Keepalive, Look, Machine, Role};
+use ttrpc_keepalive::keepalive::{
+    DeadReason, Event, Keepalive, Look, Machine, Role, State, WriteFacts,
+};
+
+pub(crate) const SILENT: State = State::Dead(DeadReason::Silent);
+
+/// Of a request that went out at once.
+pub(crate) const WRITTEN: WriteFacts = WriteFacts {
+    written: true,
+    offered_since_p: true,
+    taken_since_p: true,
+};
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -3,23 +3,23 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::keepalive::{DeadReason, Role, State, Support, Verdict};
+use ttrpc_keepalive::keepalive::{DeadReason, Peer, Role, State, Support, Unknown, Verdict};
 
 use super::operations::{Operation, keepalive};
 
-const FRESH: u64 = 25_000_000;
+const FRESH: u128 = 25_000_000;
 
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    limit: u64,
-    attended: u64,
-    last: u64,
+    limit: u128,
+    attended: u128,
+    last: u128,
     late: u32,
     told: bool,
 }
 
 impl Clock {
-    const fn new(now: u64, limit: u64) -> Self {
+    const fn new(now: u128, limit: u128) -> Self {
         Self {
             limit,
             attended: 0,
@@ -29,17 +29,17 @@ impl Clock {
         }
     }
 
-    fn due(&self) -> u64 {
+    fn due(&self) -> u128 {
         self.last
             .saturating_add(self.limit.div_ceil(4).min(self.limit - self.attended))
     }
 
-    const fn is_late(&self, now: u64) -> bool {
+    const fn is_late(&self, now: u128) -> bool {
         now.saturating_sub(self.last).saturating_mul(2) > self.limit
     }
 
     /// Returns whether the look counts.
-    fn look(&mut self, now: u64) -> bool {
+    fn look(&mut self, now: u128) -> bool {
         if now < self.due() {
             return false;
         }
@@ -56,17 +56,17 @@ impl Clock {
 }
 
 pub(crate) struct Model {
-    interval: Option<u64>,
-    timeout: u64,
-    write_stall: u64,
+    interval: Option<u128>,
+    timeout: u128,
+    write_stall: u128,
     while_idle: bool,
     report: bool,
     off: bool,
     client: bool,
 
-    now: u64,
-    begun: u64,
-    heard: Option<u64>,
+    now: u128,
+    begun: u128,
+    heard: Option<u128>,
     pub(crate) support: Support,
     may_send: bool,
     first_exchange: bool,
@@ -74,27 +74,28 @@ pub(crate) struct Model {
     late: u64,
     probes: u64,
     parked: bool,
-    blocked: Option<u64>,
+    blocked: Option<u128>,
 
     number: u64,
     queued: bool,
     handed: bool,
-    flushed: Option<u64>,
+    flushed: Option<u128>,
     trial: Option<Clock>,
     stall: Option<Clock>,
-    last_ping: Option<u64>,
-    retry_at: Option<u64>,
-    retry_gap: u64,
-    measured_from: Option<u64>,
-    last_run: u64,
+    last_ping: Option<u128>,
+    retry_at: Option<u128>,
+    retry_gap: u128,
+    measured_from: Option<u128>,
+    last_run: u128,
 
     pub(crate) state: State,
     pub(crate) overdue: bool,
     closed: bool,
-    pub(crate) rtt: Option<u64>,
-    pub(crate) smoothed: Option<u64>,
+    doubted: bool,
+    pub(crate) rtt: Option<u128>,
+    pub(crate) smoothed: Option<u128>,
     pub(crate) handlers_stalled: bool,
-    pub(crate) local_stall: Option<u64>,
+    pub(crate) local_stall: Option<u128>,
     pub(crate) answered: u64,
     pub(crate) counts: Counts,
 }
@@ -113,7 +114,7 @@ pub(crate) struct Counts {
 impl Model {
     /// The same settings as [`keepalive`] chooses, in the model's own terms.
     pub(crate) fn new(choice: u8) -> Self {
-        const MS: u64 = 1_000_000;
+        const MS: u128 = 1_000_000;
         let (interval, timeout, write_stall) = match choice & 7 {
             0 | 1 => (None, 10_000 * MS, 10_000 * MS),
             2 => (Some(10 * MS), 400 * MS, 400 * MS),
@@ -159,6 +160,7 @@ impl Model {
             state: State::Alive,
             overdue: false,
             closed: false,
+            doubted: false,
             rtt: None,
             smoothed: None,
             handlers_stalled: false,
@@ -168,23 +170,33 @@ impl Model {
         }
     }
 
+    pub(crate) fn peer(&self) -> Peer {
+        if self.over() {
+            Peer::Gone
+        } else if self.doubted || self.state == State::Suspect {
+            Peer::Doubtful
+        } else {
+            Peer::Alive
+        }
+    }
+
     pub(crate) fn watched(&self) -> bool {
         self.interval.is_some() && (self.while_idle || self.in_flight + self.late + self.probes > 0)
     }
 
-    pub(crate) fn last_evidence(&self) -> u64 {
+    pub(crate) fn last_evidence(&self) -> u128 {
         self.heard.unwrap_or(self.begun)
     }
 
-    pub(crate) const fn awaiting(&self) -> Option<u64> {
+    pub(crate) const fn awaiting(&self) -> Option<u128> {
         self.flushed
     }
 
-    pub(crate) const fn blocked(&self) -> Option<u64> {
+    pub(crate) const fn blocked(&self) -> Option<u128> {
         self.blocked
     }
 
-    pub(crate) fn look_due(&self, now: u64) -> bool {
+    pub(crate) fn look_due(&self, now: u128) -> bool {
         [self.trial, self.stall]
             .into_iter()
             .flatten()
@@ -278,8 +290,11 @@ impl Model {
             Operation::Look {
                 drained,
                 write_refused,
-            } if !over => self.look(claimed, now, drained, write_refused),
+            } if !over => self.look(claimed, drained, write_refused),
             Operation::Verdict(verdict) => {
+                let early = Verdict::Unknown(Unknown::TooEarly);
+                self.doubted |=
+                    [Verdict::Unresponsive, Verdict::NotReading, early].contains(&verdict);
                 if !matches!(
                     verdict,
                     Verdict::Slow
@@ -302,9 +317,10 @@ impl Model {
     }
 
     /// Evidence of life, rule 1: it retires the PING that is out.
-    fn evidence(&mut self, now: u64) {
+    fn evidence(&mut self, now: u128) {
         self.note_gap(now);
         self.heard = Some(now);
+        self.doubted = false;
         (self.flushed, self.trial) = (None, None);
         if self.state == State::Suspect {
             self.counts.recoveries += 1;
@@ -312,7 +328,7 @@ impl Model {
         }
     }
 
-    fn pong(&mut self, now: u64, number: Option<u64>, stalled: bool) {
+    fn pong(&mut self, now: u128, number: Option<u64>, stalled: bool) {
         self.counts.pongs += 1;
         (self.support, self.first_exchange) = (Support::Yes, true);
         self.handlers_stalled = stalled;
@@ -325,14 +341,16 @@ impl Model {
             if let Some(from) = self.measured_from.take() {
                 let rtt = now - from;
                 self.rtt = Some(rtt);
-                self.smoothed = Some(self.smoothed.map_or(rtt, |smoothed| {
-                    smoothed.saturating_mul(7).saturating_add(rtt) / 8
-                }));
+                let most = nanos(Duration::MAX);
+                let smoothed = self.smoothed.map_or(rtt, |smoothed| {
+                    ((smoothed * 7).min(most) + rtt).min(most) / 8
+                });
+                self.smoothed = Some(smoothed);
             }
         }
     }
 
-    fn note_gap(&mut self, now: u64) {
+    fn note_gap(&mut self, now: u128) {
         let mut gap = None;
         for clock in [&mut self.trial, &mut self.stall].into_iter().flatten() {
             if clock.is_late(now) && !clock.told {
@@ -346,14 +364,14 @@ impl Model {
         }
     }
 
-    fn exchange_first(&mut self, now: u64) {
+    fn exchange_first(&mut self, now: u128) {
         if self.client && !self.off && !self.first_exchange && !self.over() && !self.queued {
             self.send(now);
         }
     }
 
-    fn wish(&mut self, now: u64, p: u64) {
-        let fresh = |at: Option<u64>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
+    fn wish(&mut self, now: u128, p: u128) {
+        let fresh = |at: Option<u128>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
         let refused = self.over() || !self.may_send || self.support == Support::No;
         if !refused
             && !self.queued
@@ -365,7 +383,7 @@ impl Model {
         }
     }
 
-    fn send(&mut self, now: u64) {
+    fn send(&mut self, now: u128) {
         self.number += 1;
         (self.queued, self.handed, self.first_exchange) = (true, false, true);
         (self.flushed, self.trial, self.measured_from) = (None, None, None);
@@ -376,18 +394,18 @@ impl Model {
         }
     }
 
-    fn look(&mut self, claimed: u64, now: u64, drained: bool, refused: bool) {
+    fn look(&mut self, claimed: u128, drained: bool, refused: bool) {
         self.note_gap(claimed);
         if drained && self.trial.as_mut().is_some_and(|trial| trial.look(claimed)) {
-            self.judge(now, self.trial, DeadReason::Silent);
+            self.judge(self.trial, DeadReason::Silent);
         }
         let convicted = self.over() || self.overdue;
         if refused && !convicted && self.stall.as_mut().is_some_and(|stall| stall.look(claimed)) {
-            self.judge(now, self.stall, DeadReason::NotReading);
+            self.judge(self.stall, DeadReason::NotReading);
         }
     }
 
-    fn judge(&mut self, _now: u64, clock: Option<Clock>, reason: DeadReason) {
+    fn judge(&mut self, clock: Option<Clock>, reason: DeadReason) {
         let Some(clock) = clock.filter(|clock| clock.attended * 2 >= clock.limit) else {
             return;
         };
@@ -413,7 +431,7 @@ impl Model {
     }
 
     /// What follows from a change of anything: rules 2, 3, 6, 7, 9.
-    fn follow(&mut self, now: u64) {
+    fn follow(&mut self, now: u128) {
         if self.over() {
             return;
         }
@@ -439,7 +457,7 @@ impl Model {
         if self.queued {
             return;
         }
-        let quiet = |gap: u64| {
+        let quiet = |gap: u128| {
             self.last_ping
                 .is_none_or(|ping| ping.checked_add(gap).is_some_and(|due| due <= now))
         };
@@ -470,6 +488,6 @@ impl Model {
     }
 }
 
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+pub(crate) fn nanos(time: Duration) -> u128 {
+    time.as_nanos()
 }

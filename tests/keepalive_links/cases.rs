@@ -1,16 +1,11 @@
-//! Two machines over a simulated link: who is believed alive, who dead, and when.
-
-#[path = "support/keepalive/random.rs"]
-mod random;
-#[path = "support/keepalive/world.rs"]
-mod world;
+//! The cases that take two ends.
 
 use std::time::Duration;
 
+use super::world::{Job, MS, Outcome, Pattern, S, World, at};
 use ttrpc_keepalive::keepalive::{
     DeadReason, Keepalive, OnSilence, Peer, State, Support, Unknown, Verdict,
 };
-use world::{Job, MS, Outcome, Pattern, S, World, at};
 
 fn every_second() -> Keepalive {
     Keepalive::every(Duration::from_secs(1)).timeout(Duration::from_secs(1))

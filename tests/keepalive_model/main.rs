@@ -1,8 +1,6 @@
 //! Random lists of operations: the machine keeps its promises and agrees with a second one written from the rules.
 
-#[path = "support/keepalive/model.rs"]
 mod model;
-#[path = "support/keepalive/operations.rs"]
 mod operations;
 
 use std::time::Duration;
@@ -78,46 +76,58 @@ fn compare(choice: u8, steps: &[Step]) -> Checked {
             "PING after step {index}, {step:?} at {instant:?}"
         );
         let (seen, now) = (checked.seen(), checked.now);
-        let context = format!("step {index}, {step:?} at {instant:?}, choice {choice}");
-        let ago = |since: Option<u64>| since.map(|since| nanos(now).saturating_sub(since));
+        let context = || format!("step {index}, {step:?} at {instant:?}, choice {choice}");
+        let ago = |since: Option<u128>| since.map(|since| nanos(now).saturating_sub(since));
         assert_eq!(
             (seen.state, seen.overdue, seen.support),
             (model.state, model.overdue, model.support),
-            "{context}"
+            "{}",
+            context()
         );
-        assert_eq!(seen.watched, model.watched(), "{context}");
+        assert_eq!(
+            (seen.peer, seen.watched),
+            (model.peer(), model.watched()),
+            "{}",
+            context()
+        );
         assert_eq!(
             nanos(seen.last_evidence),
             model.last_evidence(),
-            "{context}"
+            "{}",
+            context()
         );
         let evidence = seen.evidence;
         assert_eq!(
             evidence.awaiting_pong_for.map(nanos),
             ago(model.awaiting()),
-            "{context}"
+            "{}",
+            context()
         );
         assert_eq!(
             evidence.write_blocked_for.map(nanos),
             ago(model.blocked()),
-            "{context}"
+            "{}",
+            context()
         );
         assert_eq!(
             (evidence.rtt.map(nanos), evidence.smoothed_rtt.map(nanos)),
             (model.rtt, model.smoothed),
-            "{context}"
+            "{}",
+            context()
         );
         assert_eq!(
             evidence.local_stall.map(nanos),
             model.local_stall,
-            "{context}"
+            "{}",
+            context()
         );
         assert_eq!(
             (evidence.handlers_stalled, seen.answered),
             (model.handlers_stalled, model.answered),
-            "{context}"
+            "{}",
+            context()
         );
-        assert_eq!(seen.look_due, model.look_due(nanos(now)), "{context}");
+        assert_eq!(seen.look_due, model.look_due(nanos(now)), "{}", context());
         let counters = seen.counters;
         let counts = Counts {
             sent: counters.pings_sent,
@@ -128,13 +138,13 @@ fn compare(choice: u8, steps: &[Step]) -> Checked {
             silent: counters.convictions_silent,
             not_reading: counters.convictions_not_reading,
         };
-        assert_eq!(counts, model.counts, "{context}");
+        assert_eq!(counts, model.counts, "{}", context());
     }
     checked
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1024, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn machine_agrees_with_the_model_and_keeps_its_promises(choice in any::<u8>(), steps in steps()) {
@@ -152,12 +162,9 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_any_kind_make_steps_that_keep_the_promises(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn bytes_of_any_kind_make_lists_on_which_they_agree(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let (choice, steps) = decode(&bytes);
-        let mut checked = Checked::new(choice);
-        for step in steps {
-            checked.take(step);
-        }
+        compare(choice, &steps);
     }
 }
 
@@ -170,7 +177,7 @@ fn random_lists_reach_every_state() {
     let mut runner = TestRunner::deterministic();
     let (mut suspects, mut silent, mut not_reading, mut recoveries, mut stalls, mut pongs) =
         (0, 0, 0, 0, 0, 0);
-    for _ in 0..2000 {
+    for _ in 0..200 {
         let (choice, steps) = (any::<u8>(), steps())
             .new_tree(&mut runner)
             .unwrap()
@@ -185,5 +192,5 @@ fn random_lists_reach_every_state() {
     }
     let reached = [suspects, silent, not_reading, recoveries, stalls, pongs];
     println!("suspect, silent, not reading, recovered, stalled, PONGs: {reached:?}");
-    assert!(reached.iter().all(|&count| count >= 20), "{reached:?}");
+    assert!(reached.iter().all(|&count| count >= 10), "{reached:?}");
 }

@@ -1,0 +1,12 @@
+//! What the keepalive machine does, case by case, with every instant given.
+
+mod bench;
+mod idle;
+mod observer;
+mod report;
+mod support;
+mod timers;
+mod transitions;
+mod trial;
+mod verdict;
+mod writer;

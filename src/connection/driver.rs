@@ -47,6 +47,8 @@ pub(crate) struct Driver<S: Side> {
     /// one turn that finds nothing, instead of a timer operation for each frame.
     armed: Option<Duration>,
     last_run: Duration,
+    /// The number of the newest PING; 0 before the first.
+    newest_ping: u64,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Whether that turn has passed since the look was due.
@@ -106,6 +108,7 @@ impl<S: Side> Driver<S> {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
             last_run: Duration::ZERO,
+            newest_ping: 0,
             yielding: None,
             yielded: false,
             parked: false,
@@ -310,8 +313,14 @@ impl<S: Side> Driver<S> {
             }
             MessageType::PONG => {
                 let stalled = header.flags.contains(Flags::HANDLERS_STALLED);
-                self.machine
-                    .handle_pong(now, ping_number(&frame.payload), stalled);
+                let number = ping_number(&frame.payload);
+                if number == Some(self.newest_ping) && self.writer.ping_has_left() {
+                    // The stream holds back later bytes, but not the PING. Told only after its
+                    // answer it would wait for another one, and convict a peer that is well.
+                    self.machine.handle_ping_flushed(now);
+                    self.machine.handle_bytes(now);
+                }
+                self.machine.handle_pong(now, number, stalled);
                 self.with_side(now, |side, turn| side.handle_pong(turn));
             }
             _ => self.with_side(now, |side, turn| side.handle_frame(frame, turn)),
@@ -323,6 +332,7 @@ impl<S: Side> Driver<S> {
         let Some(number) = self.machine.poll_ping(now) else {
             return false;
         };
+        self.newest_ping = number;
         self.shared.desk().outbox.set_ping(number);
         true
     }

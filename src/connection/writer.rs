@@ -49,6 +49,11 @@ impl Writer {
         self.failed.is_some()
     }
 
+    /// The PING was answered, so it has left. Returns whether that was not known.
+    pub(super) fn ping_has_left(&mut self) -> bool {
+        mem::take(&mut self.ping_unflushed)
+    }
+
     pub(super) fn take_failure(&mut self) -> Option<ConnectionError> {
         self.failed.take()
     }

@@ -23,19 +23,25 @@ pub(super) trait Method: Send + Sync {
     fn start(&self, context: Context, payload: Bytes, responder: Responder);
 }
 
+impl fmt::Debug for dyn Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Method")
+    }
+}
+
 /// The methods of a server, by service and name.
 #[derive(Default)]
 pub(super) struct Methods {
-    services: HashMap<String, HashMap<String, Box<dyn Method>>>,
+    services: HashMap<String, HashMap<String, Arc<dyn Method>>>,
 }
 
 impl Methods {
-    pub(super) fn add(&mut self, service: &str, method: &str, run: Box<dyn Method>) {
+    pub(super) fn add(&mut self, service: &str, method: &str, run: Arc<dyn Method>) {
         let methods = self.services.entry(service.to_owned()).or_default();
         methods.insert(method.to_owned(), run);
     }
 
-    pub(super) fn find(&self, service: &str, method: &str) -> Result<&dyn Method, Status> {
+    pub(super) fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, Status> {
         let unimplemented = |message| Status::new(Code::UNIMPLEMENTED, message);
         let Some(methods) = self.services.get(service) else {
             return Err(unimplemented(format!(
@@ -47,7 +53,7 @@ impl Methods {
                 "service {service:?} has no method {method:?}"
             )));
         };
-        Ok(&**found)
+        Ok(found)
     }
 }
 

@@ -183,7 +183,7 @@ impl ServerBuilder {
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
         self.methods
-            .add(service, method, Box::new(Typed::<_, Q>::new(handler)));
+            .add(service, method, Arc::new(Typed::<_, Q>::new(handler)));
         self
     }
 
@@ -198,7 +198,7 @@ impl ServerBuilder {
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
         self.methods
-            .add(service, method, Box::new(Untyped::new(handler)));
+            .add(service, method, Arc::new(Untyped::new(handler)));
         self
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::debug;
 
 use super::context::Context;
-use super::method::{Methods, Responder};
+use super::method::{Method, Methods, Responder};
 use crate::config::ServerLimits;
 use crate::connection::{Side, Turn};
 use crate::error::ConnectionError;
@@ -40,6 +40,7 @@ pub(super) struct ServerSide {
 /// A request that was taken.
 #[derive(Debug)]
 struct Incoming {
+    method: Arc<dyn Method>,
     stream_id: u32,
     request: Request,
     deadline: Option<Duration>,
@@ -75,7 +76,7 @@ impl ServerSide {
                 "the server is shutting down",
             ));
         }
-        self.methods.find(&request.service, &request.method)?;
+        let method = Arc::clone(self.methods.find(&request.service, &request.method)?);
         if frame.header.flags.contains(Flags::REMOTE_OPEN) {
             return Err(Status::new(
                 Code::UNIMPLEMENTED,
@@ -96,6 +97,7 @@ impl ServerSide {
             },
         };
         let incoming = Incoming {
+            method,
             stream_id,
             request,
             deadline,
@@ -126,14 +128,9 @@ impl ServerSide {
         let shared = Arc::clone(turn.shared);
         let responder = Responder::new(Arc::clone(&shared), incoming.stream_id);
         let request = &mut incoming.request;
-        match self.methods.find(&request.service, &request.method) {
-            Ok(method) => {
-                let payload = std::mem::take(&mut request.payload);
-                let context = Context::new(shared, request, incoming.deadline);
-                method.start(context, payload, responder);
-            }
-            Err(status) => responder.refuse(&status),
-        }
+        let payload = std::mem::take(&mut request.payload);
+        let context = Context::new(shared, request, incoming.deadline);
+        incoming.method.start(context, payload, responder);
     }
 }
 

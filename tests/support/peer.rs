@@ -1,0 +1,142 @@
+//! A peer that does what a test says, byte by byte.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use ttrpc_keepalive::wire::{
+    Decoded, Decoder, Flags, Frame, Header, MessageType, Request, RequestHead, encode_request,
+    encode_response, ping_number, pong,
+};
+
+use super::text;
+
+/// The other end of a connection under test.
+pub(crate) struct Peer<S> {
+    pub(crate) stream: S,
+    decoder: Decoder,
+    unread: Vec<u8>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
+    pub(crate) fn new(stream: S) -> Self {
+        Self {
+            stream,
+            decoder: Decoder::new(),
+            unread: Vec::new(),
+        }
+    }
+
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// The next frame, or `None` at the end of the stream. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<Frame> {
+        loop {
+            let mut input = &self.unread[..];
+            let decoded = self.decoder.decode(&mut input).unwrap();
+            let taken = self.unread.len() - input.len();
+            self.unread.drain(..taken);
+            match decoded {
+                Some(Decoded::Frame(frame)) => return Some(frame),
+                Some(other) => panic!("a frame that nobody may send: {other:?}"),
+                None => {}
+            }
+            self.unread.reserve(64 << 10);
+            match self.stream.read_buf(&mut self.unread).await {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    pub(crate) async fn frame(&mut self) -> Frame {
+        self.next().await.expect("the connection goes on")
+    }
+
+    /// The next frame is a PING; yields its number.
+    pub(crate) async fn ping(&mut self) -> u64 {
+        let frame = self.frame().await;
+        assert_eq!(frame.header.message_type, MessageType::PING, "{frame:?}");
+        ping_number(&frame.payload).unwrap()
+    }
+
+    /// The next frame is a PING, which is answered.
+    pub(crate) async fn answer_ping(&mut self) {
+        let frame = self.frame().await;
+        assert_eq!(frame.header.message_type, MessageType::PING, "{frame:?}");
+        self.pong(&frame).await;
+    }
+
+    pub(crate) async fn pong(&mut self, ping: &Frame) {
+        let pong = pong(ping.header.stream_id, Flags::NONE, &ping.payload);
+        self.send(pong).await;
+    }
+
+    /// The next frame is a REQUEST; yields its id.
+    pub(crate) async fn request(&mut self) -> (u32, Request) {
+        let frame = self.frame().await;
+        assert_eq!(frame.header.message_type, MessageType::REQUEST, "{frame:?}");
+        let request = Request::decode(&frame.payload).unwrap();
+        (frame.header.stream_id, request)
+    }
+
+    /// Answers a call.
+    pub(crate) async fn respond(&mut self, stream_id: u32) {
+        let response = encode_response(stream_id, &text("hello")).unwrap();
+        self.send(response).await;
+    }
+
+    /// The first exchange of a peer that knows PING: the PING and then the call are answered.
+    pub(crate) async fn first_exchange(&mut self) {
+        self.answer_ping().await;
+        let (id, _) = self.request().await;
+        self.respond(id).await;
+    }
+
+    /// Calls `demo.Echo/<method>` as a client.
+    pub(crate) async fn call(&mut self, stream_id: u32, method: &str, message: &str) {
+        let head = RequestHead {
+            service: "demo.Echo",
+            method,
+            timeout_nano: 0,
+            metadata: &[],
+        };
+        let request = encode_request(stream_id, Flags::NONE, &head, &text(message)).unwrap();
+        self.send(request).await;
+    }
+
+    /// Nothing is sent to it for so long.
+    pub(crate) async fn silence(&mut self, duration: Duration) {
+        let next = tokio::time::timeout(duration, self.next()).await;
+        assert!(next.is_err(), "expected silence, came {next:?}");
+    }
+
+    /// Answers PINGs and calls until the connection ends.
+    pub(crate) async fn serve(&mut self) {
+        while let Some(frame) = self.next().await {
+            match frame.header.message_type {
+                MessageType::PING => self.pong(&frame).await,
+                MessageType::REQUEST => self.respond(frame.header.stream_id).await,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// A frame of any type, with any id and flags.
+pub(crate) fn junk(message_type: u8, stream_id: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {
+    let header = Header {
+        length: u32::try_from(payload.len()).unwrap(),
+        stream_id,
+        message_type: message_type.into(),
+        flags,
+    };
+    [&header.encode(), payload].concat()
+}
+
+/// The payload of a frame as bytes, for comparison.
+pub(crate) fn bytes(payload: &'static [u8]) -> Bytes {
+    Bytes::from_static(payload)
+}

@@ -125,11 +125,12 @@ impl<S: Side> Driver<S> {
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
         let now = self.shared.clock.now();
         let previous_run = std::mem::replace(&mut self.last_run, now);
+        // First, so that a call that ran out of time before this turn is not written by it.
+        self.take_commands(cx, now);
         self.side.handle_run(previous_run, now);
         self.machine.handle_run(now, self.side.shortest_lead());
 
         let write_failed = self.writer.has_failed();
-        self.take_commands(cx, now);
         let reading = self.read(cx, now)?;
         if write_failed && reading != Reading::More {
             // All that the peer sent before it stopped reading is delivered first.

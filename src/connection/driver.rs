@@ -209,7 +209,7 @@ impl<S: Side> Driver<S> {
 
     /// Takes what handles have left on the desk.
     fn take_commands(&mut self, cx: &Context<'_>, now: Duration) {
-        let (ping_written, waiting) = {
+        let ping_written = {
             let mut desk = self.shared.desk();
             desk.notified = false;
             if !desk
@@ -221,11 +221,8 @@ impl<S: Side> Driver<S> {
             }
             std::mem::swap(&mut desk.commands, &mut self.commands);
             self.closing |= desk.closing;
-            (std::mem::take(&mut desk.ping_written), desk.room.first())
+            std::mem::take(&mut desk.ping_written)
         };
-        if let Some(waiting) = waiting {
-            waiting.wake();
-        }
         if ping_written {
             self.machine.handle_ping_flushed(now);
         }
@@ -482,7 +479,10 @@ impl<S: Side> Future for Driver<S> {
         {
             this.yielding = None;
         }
-        match this.turn(cx) {
+        let turned = this.turn(cx);
+        // After all that makes room in a turn: a call that looked earlier has found none.
+        this.shared.wake_waiting();
+        match turned {
             Ok(Next::Sleep) => Poll::Pending,
             Ok(Next::Turn) => {
                 // Through the scheduler, so that other tasks have their turn between.

@@ -163,8 +163,24 @@ impl<C> Shared<C> {
         desk.ping_written |= ping_written;
         if desk.end.is_some() {
             desk.outbox.clear();
-        } else if wake || ping_written || !desk.outbox.is_empty() {
+            return;
+        }
+        let waiting = desk.room.first();
+        if wake || ping_written || !desk.outbox.is_empty() {
             notify(desk);
+        } else {
+            drop(desk);
+        }
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+    }
+
+    /// Lets the call that waits longest look whether there is room for it.
+    fn wake_waiting(&self) {
+        let waiting = self.desk().room.first();
+        if let Some(waiting) = waiting {
+            waiting.wake();
         }
     }
 

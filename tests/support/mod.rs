@@ -158,7 +158,7 @@ pub(crate) fn pause(duration: Duration) {
 }
 
 /// Polls a future once, as a task does that then has something else to do.
-pub(crate) fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) {
+pub(crate) fn poll_once<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) {
     let mut cx = TaskContext::from_waker(Waker::noop());
     assert!(future.poll(&mut cx).is_pending(), "it is not over yet");
 }

@@ -28,6 +28,11 @@ use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
 /// its deadlines, nor other tasks from the thread.
 pub(super) const STEPS: usize = 16;
 
+/// Turns full of reading before a look is over although the peer still sends. What the kernel held
+/// when the look was due has been read by then; a peer that sends without end would otherwise keep
+/// every deadline from being seen.
+const PATIENCE: u32 = 4;
+
 /// Owns one connection from its beginning to its end. As a future it yields why it ended.
 ///
 /// # Cancel safety
@@ -51,8 +56,8 @@ pub(crate) struct Driver<S: Side> {
     newest_ping: u64,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Whether that turn has passed since the look was due.
-    yielded: bool,
+    /// How many such turns have passed since the look was due.
+    yields: u32,
     parked: bool,
     closing: bool,
     pongs_coalesced: u64,
@@ -72,7 +77,7 @@ enum Reading {
 
 /// What came of asking the kernel.
 enum Looked {
-    /// It holds nothing more.
+    /// It holds nothing more that was there when the look was due.
     Drained,
     /// Bytes may have come: read again after a turn of the scheduler.
     Yield,
@@ -110,7 +115,7 @@ impl<S: Side> Driver<S> {
             last_run: Duration::ZERO,
             newest_ping: 0,
             yielding: None,
-            yielded: false,
+            yields: 0,
             parked: false,
             closing: false,
             pongs_coalesced: 0,
@@ -132,9 +137,9 @@ impl<S: Side> Driver<S> {
 
         let write_failed = self.writer.has_failed();
         let reading = self.read(cx, now)?;
-        if write_failed && reading != Reading::More {
+        if write_failed {
             // All that the peer sent before it stopped reading is delivered first.
-            match self.drained(cx) {
+            match self.drained(cx, reading) {
                 Looked::Yield => return Ok(self.yield_now(cx)),
                 Looked::Wait => return Ok(Next::Sleep),
                 Looked::Drained => {}
@@ -148,17 +153,13 @@ impl<S: Side> Driver<S> {
         let wrote_all = self.write(cx, now);
 
         if self.machine.look_due(now) || self.side.look_due(now) {
-            let looked = match reading {
-                Reading::More => Looked::Yield,
-                Reading::Drained | Reading::Parked => self.look(cx, now),
-            };
-            match looked {
+            match self.look(cx, now, reading) {
                 Looked::Drained => self.with_side(now, |side, turn| side.handle_look(turn)),
                 Looked::Yield => return Ok(self.yield_now(cx)),
                 Looked::Wait => return Ok(Next::Sleep),
             }
         }
-        self.yielded = false;
+        self.yields = 0;
         self.machine.handle_timeout(now);
         self.with_side(now, |side, turn| side.ask(turn));
         if self.queue_ping(now) {
@@ -346,21 +347,22 @@ impl<S: Side> Driver<S> {
     }
 
     /// Asks whether the kernel holds bytes that a read has not found.
-    fn drained(&mut self, cx: &mut Context<'_>) -> Looked {
-        if self.parked {
-            return Looked::Drained;
-        }
-        match self.transport.poll_look(cx) {
-            Poll::Ready(transport::Look::Empty) => Looked::Drained,
-            Poll::Ready(transport::Look::Blind) if self.yielded => Looked::Drained,
-            Poll::Ready(_) => Looked::Yield,
-            Poll::Pending => Looked::Wait,
+    fn drained(&mut self, cx: &mut Context<'_>, reading: Reading) -> Looked {
+        match reading {
+            Reading::More if self.yields < PATIENCE => Looked::Yield,
+            Reading::More | Reading::Parked => Looked::Drained,
+            Reading::Drained => match self.transport.poll_look(cx) {
+                Poll::Ready(transport::Look::Empty) => Looked::Drained,
+                Poll::Ready(transport::Look::Blind) if self.yields > 0 => Looked::Drained,
+                Poll::Ready(_) => Looked::Yield,
+                Poll::Pending => Looked::Wait,
+            },
         }
     }
 
     /// Asks the kernel before silence is held against the peer: *the timer fired* is not *the peer
     /// was silent*. `now` was read before.
-    fn look(&mut self, cx: &mut Context<'_>, now: Duration) -> Looked {
+    fn look(&mut self, cx: &mut Context<'_>, now: Duration, reading: Reading) -> Looked {
         let mut link = Link {
             now,
             transport: &mut *self.transport,
@@ -368,10 +370,10 @@ impl<S: Side> Driver<S> {
             shared: &self.shared,
         };
         let write_refused = self.writer.offer(&mut link);
-        let looked = self.drained(cx);
+        let looked = self.drained(cx, reading);
         if let Looked::Drained = looked {
             let look = Look {
-                drained: true,
+                drained: reading != Reading::More,
                 write_refused,
             };
             self.machine.handle_look(now, look);
@@ -381,7 +383,7 @@ impl<S: Side> Driver<S> {
 
     /// Gives the scheduler one turn: a look that is due then reads again, with a clock read anew.
     fn yield_now(&mut self, cx: &mut Context<'_>) -> Next {
-        self.yielded = true;
+        self.yields = self.yields.saturating_add(1);
         let mut yielding: Pin<Box<dyn Future<Output = ()> + Send>> =
             Box::pin(tokio::task::yield_now());
         match yielding.as_mut().poll(cx) {

@@ -183,9 +183,8 @@ async fn what_is_too_large_to_send_is_refused_here_and_the_connection_is_untouch
     assert!(sizes.size > MAX_PAYLOAD && sizes.max == MAX_PAYLOAD);
 
     let size = MAX_PAYLOAD.to_string();
-    let request = ttrpc_keepalive::wire::Raw(size.as_bytes());
     let error = client
-        .call_bytes("demo.Echo", "Large", &request)
+        .call_bytes("demo.Echo", "Large", size.as_bytes())
         .await
         .unwrap_err();
     let status = error.status().expect("the server says so");

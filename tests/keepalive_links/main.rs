@@ -1,5 +1,10 @@
 //! Two machines over a simulated link: who is believed alive, who dead, and when.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod cases;
 mod random;
 mod world;

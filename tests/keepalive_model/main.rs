@@ -1,5 +1,10 @@
 //! Random lists of operations: the machine keeps its promises and agrees with a second one written from the rules.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
 mod model;
 mod operations;
 

@@ -19,7 +19,7 @@ HI = bytes.fromhex("0a026869")
 
 
 class ProtocolError(Exception):
-    """The connection ends (KA-4)."""
+    """The connection ends (KA-5)."""
 
     def __init__(self, length):
         super().__init__(length)
@@ -47,10 +47,10 @@ class Frame:
 
 def skip_reason(kind, length):
     if kind in (PING, PONG):
-        return "long_ping" if length > MAX_ECHO else None  # KA-10
+        return "long_ping" if length > MAX_ECHO else None  # KA-13
     if kind in (REQUEST, RESPONSE, DATA):
         return "oversized" if length > MAX_PAYLOAD else None  # KA-3
-    return "unknown_type"  # KA-5
+    return "unknown_type"  # KA-6
 
 
 def read_frames(stream):
@@ -176,7 +176,7 @@ def read_response(data):
             case (2, 2, value):
                 response["payload"] = value
     if response["code"] == 0:
-        response.update(message="", details=[])  # KA-28: a success, whatever stands beside it
+        response.update(message="", details=[])  # KA-35: a success, whatever stands beside it
     return response
 
 
@@ -254,21 +254,21 @@ class Server:
         if frame.kind == PING and not frame.skipped:
             return [Frame(PONG, frame.stream_id, 0, frame.payload)]
         if frame.kind != REQUEST:
-            return []  # KA-5, KA-15, KA-29: there are no streams but unary ones here
+            return []  # KA-6, KA-17, KA-37: there are no streams but unary ones here
         if frame.stream_id % 2 == 0 or frame.stream_id <= self.last_id:
-            return [status(frame, INVALID_ARGUMENT)]  # KA-25
+            return [status(frame, INVALID_ARGUMENT)]  # KA-31
         self.last_id = frame.stream_id
         if frame.skipped:
-            return [status(frame, RESOURCE_EXHAUSTED)]  # KA-3
+            return [status(frame, RESOURCE_EXHAUSTED)]  # KA-4
         try:
             request = read_request(frame.payload)
             if (request["service"], request["method"]) != ("demo.Echo", "Say"):
                 return [status(frame, UNIMPLEMENTED)]
             if request["timeout_nano"] < 0:
-                return [status(frame, DEADLINE_EXCEEDED)]  # KA-27
+                return [status(frame, DEADLINE_EXCEEDED)]  # KA-34
             message = write_string_value(read_string_value(request["payload"]))
         except Malformed:
-            return [status(frame, INVALID_ARGUMENT)]  # KA-26
+            return [status(frame, INVALID_ARGUMENT)]  # KA-32
         return [Frame(RESPONSE, frame.stream_id, 0, bytes_field(2, message))]
 
 
@@ -288,13 +288,13 @@ class Client:
     @staticmethod
     def outcome(frame):
         if frame.skipped:
-            return "fails"  # KA-3
+            return "fails"  # KA-4
         try:
             response = read_response(frame.payload)
         except Malformed:
-            return "fails"  # KA-26
+            return "fails"  # KA-32
         if response["code"] == 0:
-            return {"ok": response["payload"].hex()}  # KA-28
+            return {"ok": response["payload"].hex()}  # KA-35
         return {"code": response["code"], "message": response["message"]}
 
 

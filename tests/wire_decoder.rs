@@ -47,8 +47,8 @@ impl Written {
 /// Frames of every type, mostly short; some long enough to be read in place, few too long.
 fn written() -> impl Strategy<Value = Written> {
     let length = prop_oneof![
-        8 => 0..80_usize,
-        3 => 4_000..70_000_usize,
+        24 => 0..80_usize,
+        6 => 4_000..70_000_usize,
         1 => MAX_PAYLOAD - 2..MAX_PAYLOAD + 3,
     ];
     (length, any::<u32>(), 0..8_u8, any::<u8>(), any::<u8>()).prop_map(

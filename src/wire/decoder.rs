@@ -139,14 +139,14 @@ impl Decoder {
         header: Header,
         input: &mut &[u8],
     ) -> Result<Option<Decoded>, ProtocolError> {
-        // RFC KA-4: before anything else, as the other fields mean nothing then.
+        // RFC KA-5: before anything else, as the other fields mean nothing then.
         if header.length >= LENGTH_LIMIT {
             let error = ProtocolError::new(&header);
             self.state = State::Failed(error);
             return Err(error);
         }
         let length = header.payload_length();
-        // RFC KA-5, KA-10, KA-3: the type decides first, so that an overlong PING is never taken for
+        // RFC KA-6, KA-13, KA-3: the type decides first, so that an overlong PING is never taken for
         // a message that its sender should hear of.
         let reason = match header.message_type {
             MessageType::PING | MessageType::PONG => {
@@ -191,15 +191,15 @@ pub enum Decoded {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Skipped {
-    /// A message of more than [`MAX_PAYLOAD`] bytes. It costs its own stream only (RFC KA-3).
+    /// A message of more than [`MAX_PAYLOAD`] bytes. It costs its own stream only (RFC KA-3, KA-4).
     Oversized,
-    /// A PING or PONG of more than [`MAX_ECHO`] bytes. It is not answered (RFC KA-10).
+    /// A PING or PONG of more than [`MAX_ECHO`] bytes. It is not answered (RFC KA-13).
     LongPing,
-    /// A message type this version does not know. Nothing depends on it (RFC KA-5).
+    /// A message type this version does not know. Nothing depends on it (RFC KA-6).
     UnknownType,
 }
 
-/// The bytes are no ttrpc frame; nothing after them can be read (RFC KA-4).
+/// The bytes are no ttrpc frame; nothing after them can be read (RFC KA-5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a frame announces {length} bytes, which no ttrpc peer sends: {resembles}")]
 pub struct ProtocolError {

@@ -60,7 +60,7 @@ pub struct RequestHead<'a> {
     pub service: &'a str,
     /// Bare name of the method, as `Say`.
     pub method: &'a str,
-    /// Time the server has, in nanoseconds. 0: no limit; negative: none is left (RFC KA-27).
+    /// Time the server has, in nanoseconds. 0: no limit; negative: none is left (RFC KA-33).
     pub timeout_nano: i64,
     /// Pairs of key and value; a key may repeat.
     pub metadata: &'a [(String, String)],

@@ -20,7 +20,7 @@ pub struct Request {
     pub method: Chars,
     /// The service's own message, encoded; a slice of the frame.
     pub payload: Bytes,
-    /// Time the server has, in nanoseconds. 0: no limit; negative: none is left (RFC KA-27).
+    /// Time the server has, in nanoseconds. 0: no limit; negative: none is left (RFC KA-33).
     pub timeout_nano: i64,
     /// Pairs of key and value in the order they were sent; a key may repeat.
     pub metadata: Vec<(String, String)>,
@@ -32,7 +32,7 @@ impl Request {
     /// # Errors
     ///
     /// The bytes are no envelope, a text in it is not UTF-8, or it has more than [`MAX_REPEATED`]
-    /// pairs of metadata (RFC KA-26).
+    /// pairs of metadata (RFC KA-32).
     pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
         let mut request = Self::default();
         each_field(bytes, |tag, input| {
@@ -64,7 +64,7 @@ impl Request {
 #[non_exhaustive]
 pub struct Response {
     /// Why the call failed. `None` is success, and so is a status with code 0 on the wire
-    /// (RFC KA-28).
+    /// (RFC KA-35).
     pub status: Option<Status>,
     /// The service's own message, encoded; a slice of the frame.
     pub payload: Bytes,

@@ -17,7 +17,7 @@ pub struct Frame {
     pub payload: Bytes,
 }
 
-/// A PING: the frame that asks for the PONG with the same number (RFC KA-7).
+/// A PING: the frame that asks for the PONG with the same number (RFC KA-9).
 ///
 /// The number stands in the payload as eight big-endian bytes. It means nothing to the peer.
 #[must_use]
@@ -30,9 +30,9 @@ pub fn ping(number: u64) -> [u8; HEADER_LENGTH + NUMBER_LENGTH] {
     frame
 }
 
-/// The PONG for a PING with this stream id and this payload (RFC KA-9).
+/// The PONG for a PING with this stream id and this payload (RFC KA-11).
 ///
-/// A PING of more than [`MAX_ECHO`] bytes has no answer: the decoder skips it (RFC KA-10). Should
+/// A PING of more than [`MAX_ECHO`] bytes has no answer: the decoder skips it (RFC KA-13). Should
 /// one be given here all the same, what is over is left out, and the frame stays a valid one.
 #[must_use]
 pub fn pong(stream_id: u32, flags: Flags, payload: &[u8]) -> Vec<u8> {

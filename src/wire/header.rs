@@ -12,18 +12,18 @@ pub const HEADER_LENGTH: usize = 10;
 /// The largest payload of a frame, in bytes: 4,194,304 passes, one more does not (RFC KA-2).
 pub const MAX_PAYLOAD: usize = 4 << 20;
 
-/// A length from which on the bytes are no ttrpc header (RFC KA-4).
+/// A length from which on the bytes are no ttrpc header (RFC KA-5).
 ///
 /// It leaves room above [`MAX_PAYLOAD`] for peers that do not check what they send, and lies below
 /// the first four bytes of HTTP, TLS and SSH.
 pub const LENGTH_LIMIT: u32 = 1 << 28;
 
-/// The stream id of every PING that is sent (RFC KA-7).
+/// The stream id of every PING that is sent (RFC KA-9).
 ///
 /// It is odd, as a client's ids are, and no stream gets so far. A PONG carries the id of its PING.
 pub const PING_STREAM_ID: u32 = 0xFFFF_FFFF;
 
-/// The largest payload of a PING that is answered, in bytes (RFC KA-10).
+/// The largest payload of a PING that is answered, in bytes (RFC KA-10, KA-13).
 ///
 /// An answer is held until it is written. Without a bound a peer would choose how much that is.
 pub const MAX_ECHO: usize = 64;
@@ -120,7 +120,7 @@ impl PartialHeader {
     }
 }
 
-/// What the payload of a frame is. An open set: frames of other types are skipped (RFC KA-5).
+/// What the payload of a frame is. An open set: frames of other types are skipped (RFC KA-6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageType(u8);
 
@@ -131,9 +131,9 @@ impl MessageType {
     pub const RESPONSE: Self = Self(2);
     /// A message on an open stream; both ways.
     pub const DATA: Self = Self(3);
-    /// Asks the peer for a PONG; both ways (RFC KA-6).
+    /// Asks the peer for a PONG; both ways (RFC KA-8).
     pub const PING: Self = Self(4);
-    /// Answers a PING; both ways (RFC KA-6).
+    /// Answers a PING; both ways (RFC KA-8).
     pub const PONG: Self = Self(5);
 
     /// The byte on the wire.
@@ -175,7 +175,7 @@ impl Flags {
     pub const REMOTE_OPEN: Self = Self(2);
     /// On REQUEST and DATA: the frame carries no message, not even an empty one.
     pub const NO_DATA: Self = Self(4);
-    /// On PONG: the sender's handlers have stopped, although its connection answers (RFC KA-11).
+    /// On PONG: the sender's handlers have stopped, although its connection answers (RFC KA-12).
     pub const HANDLERS_STALLED: Self = Self(1);
 
     /// The byte on the wire.

@@ -27,6 +27,8 @@ struct Vector {
     decoded: Vec<Value>,
     frames_out: Vec<Value>,
     ends: bool,
+    /// What becomes of the call that waits; `None` where a server receives the frames.
+    call: Option<Value>,
     rules: Vec<String>,
 }
 
@@ -46,6 +48,11 @@ fn vectors() -> Vec<Vector> {
             decoded: list(&entry["decoded"]).clone(),
             frames_out: list(&entry["frames_out"]).clone(),
             ends: entry["ends"].as_bool().unwrap(),
+            call: match entry["role"].as_str().unwrap() {
+                "client" => Some(entry["call"].clone()),
+                "server" => None,
+                other => panic!("{other}"),
+            },
             rules: list(&entry["rules"]).iter().map(text).collect(),
         }));
     }
@@ -296,6 +303,41 @@ fn a_ping_with_the_id_of_pings_and_a_number_is_the_one_we_send() {
         }
     }
     assert!(seen > 0);
+}
+
+#[test]
+fn a_call_ends_as_the_first_frame_for_it_says() {
+    let mut seen = 0;
+    for vector in vectors() {
+        let Some(call) = &vector.call else {
+            continue;
+        };
+        let (said, _) = decode(&vector);
+        let for_it = said.iter().find_map(|said| {
+            let is_response = said["type"] == "RESPONSE" && said["stream_id"] == 1;
+            if said.get("protocol_error").is_some() {
+                return Some(json!("fails"));
+            }
+            is_response.then(|| outcome(said))
+        });
+        let for_it = for_it.unwrap_or_else(|| json!("waits"));
+        let mut call = call.clone();
+        if let Some(message) = call.get_mut("ok") {
+            *message = json!(bytes(message));
+        }
+        assert_eq!(for_it, call, "{}", vector.name);
+        seen += 1;
+    }
+    assert!(seen > 0);
+}
+
+/// What a RESPONSE means for its call.
+fn outcome(said: &Value) -> Value {
+    match said.get("response") {
+        Some(response) if response["code"] == 0 => json!({"ok": response["payload"]}),
+        Some(response) => json!({"code": response["code"], "message": response["message"]}),
+        None => json!("fails"),
+    }
 }
 
 #[test]

@@ -5,6 +5,21 @@
 //! whole frame, written in one pass into one allocation of the right size. [`Request::decode`] and
 //! [`Response::decode`] read the envelope that a frame carries, without copying its payload.
 //!
+//! ```
+//! use protobuf::well_known_types::wrappers::StringValue;
+//! use ttrpc_keepalive::wire::{Decoded, Decoder, Flags, Request, RequestHead, encode_request};
+//!
+//! let head = RequestHead { service: "demo.Echo", method: "Say", timeout_nano: 0, metadata: &[] };
+//! let frame = encode_request(1, Flags::NONE, &head, &StringValue::new())?;
+//!
+//! let mut decoder = Decoder::new();
+//! let (mut first, mut second) = frame.split_at(7);
+//! assert_eq!(decoder.decode(&mut first)?, None);
+//! let Some(Decoded::Frame(frame)) = decoder.decode(&mut second)? else { panic!("a whole frame") };
+//! assert_eq!(&*Request::decode(&frame.payload)?.method, "Say");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! What a receiver does with a frame is decided elsewhere; the rules are in `RFC.md`, by their ids.
 
 pub(crate) mod decoder;

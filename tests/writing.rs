@@ -400,7 +400,7 @@ async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
     peer.answer_ping().await;
     let start = Instant::now();
     holds.store(true, Ordering::Relaxed);
-    sleep_until(start + ms(2500)).await;
+    sleep_until(start + ms(1400)).await;
     assert_alive(&client);
 
     // Its answer shows that it was let go, and the watch goes on with the next one.
@@ -409,6 +409,28 @@ async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
     sleep(ms(1)).await;
     assert_eq!(client.snapshot().awaiting_pong_for(), None);
     peer.answer_ping().await;
-    assert_passed(start, ms(3500));
+    assert_passed(start, ms(2400));
     assert_alive(&client);
+}
+
+/// The twin: behind a buffer a peer that does not read must be found too.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_never_passes_on_what_it_holds_is_a_peer_that_does_not_read() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let holds = Arc::new(AtomicBool::new(false));
+    let stream = Holding {
+        stream: here,
+        holds: Arc::clone(&holds),
+    };
+    let client = Client::builder()
+        .keepalive(watch())
+        .attach(ByteStream::new(stream))
+        .unwrap();
+    let mut peer = Peer::new(there);
+    peer.answer_ping().await;
+    let start = Instant::now();
+    holds.store(true, Ordering::Relaxed);
+    let end = client.closed().await;
+    assert_eq!(end.dead_reason(), Some(DeadReason::NotReading));
+    assert_passed(start, ms(2000));
 }

@@ -19,7 +19,7 @@ use super::reader::Reader;
 use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
 use crate::error::ConnectionError;
-use crate::keepalive::{DeadReason, Event, Keepalive, Look, Machine, OnSilence, Role, State};
+use crate::keepalive::{Event, Keepalive, Look, Machine, OnSilence, Role};
 use crate::liveness::Counters;
 use crate::transport::{self, Transport};
 use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
@@ -166,10 +166,7 @@ impl<S: Side> Driver<S> {
             self.write(cx, now);
         }
 
-        self.publish(now);
-        if let State::Dead(reason) = self.machine.state() {
-            return Err(self.dead(reason, now));
-        }
+        self.publish(now)?;
         if self.closing && self.side.is_idle() && self.may_close() {
             return Err(ConnectionError::LocalClose);
         }
@@ -188,13 +185,6 @@ impl<S: Side> Driver<S> {
         match S::ROLE {
             Role::Client => true,
             Role::Server => self.shared.desk().outbox.is_empty(),
-        }
-    }
-
-    fn dead(&self, reason: DeadReason, now: Duration) -> ConnectionError {
-        ConnectionError::Dead {
-            reason,
-            evidence: self.machine.evidence(now),
         }
     }
 
@@ -395,8 +385,20 @@ impl<S: Side> Driver<S> {
         }
     }
 
-    fn publish(&mut self, now: Duration) {
+    /// Publishes what the rules know. A conviction is the end of the connection: it is published
+    /// together with that end, so that nobody sees a death without its evidence.
+    fn publish(&mut self, now: Duration) -> Result<(), ConnectionError> {
+        let mut dead = None;
         while let Some(event) = self.machine.poll_event() {
+            if let Event::Convicted {
+                reason,
+                evidence,
+                on_silence: OnSilence::Close,
+            } = event
+            {
+                // That of the event: the machine has let go of the PING that was on trial.
+                dead = Some(ConnectionError::Dead { reason, evidence });
+            }
             log(event);
         }
         let mut counters = Counters {
@@ -406,9 +408,12 @@ impl<S: Side> Driver<S> {
         };
         self.side.count(&mut counters);
         let late = self.side.late_unanswered();
-        self.shared
-            .known
-            .send_if_modified(|known| known.update(now, &self.machine, counters, late));
+        self.shared.known.send_if_modified(|known| {
+            let changed = known.update(now, &self.machine, counters, late);
+            known.end = dead.clone();
+            changed
+        });
+        dead.map_or(Ok(()), Err)
     }
 
     /// Sets the timer to the earliest deadline of all, and tells handles what they may do alone.

@@ -102,6 +102,12 @@ impl Client {
         self.handle.probe(budget).await
     }
 
+    /// Ends the connection now, whoever else holds it. Open calls fail with
+    /// [`ConnectionError::LocalClose`].
+    pub fn abort(&self) {
+        self.handle.shared().abort();
+    }
+
     /// Waits for the end of the connection and yields why it ended; at once if it has.
     ///
     /// # Cancel safety

@@ -195,7 +195,7 @@
 //! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,
 //! both without I/O and without a clock, for whoever builds something else of them. [`transport`]
 //! is what a connection runs over. The protocol is specified in `RFC.md`; the code cites its
-//! clauses by their ids (`RFC KA-12`).
+//! clauses by their ids (`RFC KA-14`).
 //!
 //! [ttrpc]: https://github.com/containerd/ttrpc
 

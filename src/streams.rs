@@ -117,12 +117,12 @@ pub(crate) enum Refused {
 
 impl Requests {
     /// Judges the id of a request. An id is used once, so that a late frame of an old stream can
-    /// never be taken for one of a new stream (RFC KA-25).
+    /// never be taken for one of a new stream (RFC KA-31).
     pub(crate) fn accept(&mut self, id: u32) -> Result<(), Refused> {
         if id % 2 == 0 {
             return Err(Refused::Even { id });
         }
-        // RFC KA-25. Remembering this id would refuse every later request.
+        // RFC KA-30. Remembering this id would refuse every later request.
         if id == PING_STREAM_ID {
             return Err(Refused::Reserved { id });
         }

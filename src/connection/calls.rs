@@ -148,7 +148,7 @@ impl ClientSide {
             }
             Ended::Ping => {
                 turn.machine.handle_response(now);
-                // RFC KA-21: the PING's own id.
+                // RFC KA-25: the PING's own id.
                 debug!("the peer answered a PING with a response: it does not know PING");
             }
             Ended::Unknown => debug!(stream_id = id, "a response to no call is dropped"),

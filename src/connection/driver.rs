@@ -14,10 +14,10 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use tracing::{debug, info, trace, warn};
 
-use super::Shared;
 use super::reader::Reader;
 use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
+use super::{Closing, Shared};
 use crate::error::ConnectionError;
 use crate::keepalive::{Event, Keepalive, Look, Machine, OnSilence, Role};
 use crate::liveness::Counters;
@@ -59,7 +59,7 @@ pub(crate) struct Driver<S: Side> {
     /// How many such turns have passed since the look was due.
     yields: u32,
     parked: bool,
-    closing: bool,
+    closing: Closing,
     pongs_coalesced: u64,
     ended: bool,
 }
@@ -117,7 +117,7 @@ impl<S: Side> Driver<S> {
             yielding: None,
             yields: 0,
             parked: false,
-            closing: false,
+            closing: Closing::No,
             pongs_coalesced: 0,
             ended: false,
         }
@@ -132,6 +132,9 @@ impl<S: Side> Driver<S> {
         let previous_run = std::mem::replace(&mut self.last_run, now);
         // First, so that a call that ran out of time before this turn is not written by it.
         self.take_commands(cx, now);
+        if self.closing == Closing::Now {
+            return Err(ConnectionError::LocalClose);
+        }
         self.side.handle_run(previous_run, now);
         self.machine.handle_run(now, self.side.shortest_lead());
 
@@ -167,7 +170,7 @@ impl<S: Side> Driver<S> {
         }
 
         self.publish(now)?;
-        if self.closing && self.side.is_idle() && self.may_close() {
+        if self.closing == Closing::Drained && self.side.is_idle() && self.may_close() {
             return Err(ConnectionError::LocalClose);
         }
         // What ended parking may have been written after this turn's read.
@@ -191,7 +194,7 @@ impl<S: Side> Driver<S> {
     fn with_side(&mut self, now: Duration, run: impl FnOnce(&mut S, &mut Turn<'_, S::Command>)) {
         let mut turn = Turn {
             now,
-            closing: self.closing,
+            closing: self.closing != Closing::No,
             machine: &mut self.machine,
             shared: &self.shared,
         };
@@ -211,7 +214,7 @@ impl<S: Side> Driver<S> {
                 desk.waker = Some(cx.waker().clone());
             }
             std::mem::swap(&mut desk.commands, &mut self.commands);
-            self.closing |= desk.closing;
+            self.closing = desk.closing;
             std::mem::take(&mut desk.ping_written)
         };
         if ping_written {
@@ -249,7 +252,7 @@ impl<S: Side> Driver<S> {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }
-            // RFC KA-18: bytes, not frames. A large frame may take its time.
+            // RFC KA-21: bytes, not frames. A large frame may take its time.
             self.machine.handle_bytes(now);
             // A handle may have written by itself a request that is answered here.
             self.take_commands(cx, now);
@@ -292,7 +295,7 @@ impl<S: Side> Driver<S> {
         let header = frame.header;
         trace!(?header, "received");
         match header.message_type {
-            // RFC KA-9, KA-16: answered here, whatever the handlers do.
+            // RFC KA-11, KA-19: answered here, whatever the handlers do.
             MessageType::PING => {
                 self.machine.handle_ping(now);
                 let mut desk = self.shared.desk();
@@ -420,12 +423,11 @@ impl<S: Side> Driver<S> {
     fn sleep(&mut self, cx: &mut Context<'_>, now: Duration) -> Next {
         let rules = self.machine.poll_timeout();
         let side = self.side.next_run(now);
-        if let Some(next) = rules.into_iter().chain(side).min()
-            && self.armed.is_none_or(|armed| next < armed)
-            && let Some(at) = self.shared.clock.instant(next)
-        {
+        let next = rules.into_iter().chain(side).min();
+        let earlier = next.filter(|next| self.armed.is_none_or(|armed| *next < armed));
+        if let Some(at) = earlier.and_then(|next| self.shared.clock.instant(next)) {
             self.timer.as_mut().reset(at);
-            self.armed = Some(next);
+            self.armed = earlier;
         }
         if self.armed.is_some() && self.timer.as_mut().poll(cx).is_ready() {
             self.armed = None;
@@ -481,10 +483,10 @@ impl<S: Side> Future for Driver<S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionError> {
         let this = &mut *self;
-        if let Some(yielding) = &mut this.yielding
-            && yielding.as_mut().poll(cx).is_ready()
-        {
-            this.yielding = None;
+        if let Some(yielding) = &mut this.yielding {
+            if yielding.as_mut().poll(cx).is_ready() {
+                this.yielding = None;
+            }
         }
         let turned = this.turn(cx);
         // After all that makes room in a turn: a call that looked earlier has found none.

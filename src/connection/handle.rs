@@ -257,7 +257,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Takes the next id and queues the frame in one step: the order of ids is the order on the
-    /// wire, whatever the threads do (RFC KA-25).
+    /// wire, whatever the threads do (RFC KA-30).
     fn send(
         &self,
         mut frame: Vec<u8>,
@@ -271,7 +271,7 @@ impl<'a> Exchange<'a> {
             return Err(end.clone().into());
         }
         let id = desk.next_id.ok_or(Error::IdsExhausted)?;
-        // The last odd id belongs to PING (RFC KA-25).
+        // The last odd id belongs to PING (RFC KA-30).
         desk.next_id = id.checked_add(2).filter(|next| *next != PING_STREAM_ID);
         set_stream_id(&mut frame, id);
         let alone = shared.open() == 0 && self.outgoing.timeout != Some(Duration::ZERO);
@@ -305,7 +305,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// At least one nanosecond: 0 would mean that there is no limit (RFC KA-27).
+/// At least one nanosecond: 0 would mean that there is no limit (RFC KA-33).
 fn timeout_nano(left: Duration) -> i64 {
     i64::try_from(left.as_nanos()).unwrap_or(i64::MAX).max(1)
 }

@@ -66,9 +66,17 @@ struct Desk<C> {
     ping_written: bool,
     room: Room,
     next_id: Option<u32>,
-    /// The last handle is gone, or a shutdown drains.
-    closing: bool,
+    closing: Closing,
     end: Option<ConnectionError>,
+}
+
+/// How this side wants the connection to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Closing {
+    No,
+    /// When its streams have ended: the last handle is gone, or a shutdown drains.
+    Drained,
+    Now,
 }
 
 impl<C> Shared<C> {
@@ -90,7 +98,7 @@ impl<C> Shared<C> {
                 ping_written: false,
                 room: Room::default(),
                 next_id: Some(1),
-                closing: false,
+                closing: Closing::No,
                 end: None,
             }),
             open: AtomicUsize::new(0),
@@ -112,8 +120,17 @@ impl<C> Shared<C> {
 
     /// Asks the driver to end the connection as soon as its streams have ended.
     pub(crate) fn close(&self) {
+        self.close_by(Closing::Drained);
+    }
+
+    /// Asks the driver to end the connection now.
+    pub(crate) fn abort(&self) {
+        self.close_by(Closing::Now);
+    }
+
+    fn close_by(&self, closing: Closing) {
         let mut desk = self.desk();
-        desk.closing = true;
+        desk.closing = desk.closing.max(closing);
         notify(desk);
     }
 
@@ -135,7 +152,7 @@ impl<C> Shared<C> {
         if desk.end.is_some() {
             return;
         }
-        let direct = open == 0 && !desk.closing && desk.may_write();
+        let direct = open == 0 && desk.closing == Closing::No && desk.may_write();
         desk.outbox.push(stream_id, frame);
         desk.commands.push(command);
         if direct {

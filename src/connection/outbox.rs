@@ -41,7 +41,7 @@ pub(super) struct Outbox {
     /// A frame of which some bytes are written: what is left of it.
     begun: Option<Queued>,
     /// The one PONG that waits. One slot bounds a flood of PINGs by construction
-    /// (RFC KA-14).
+    /// (RFC KA-16).
     replies: ReplySlot,
     ping: Option<u64>,
     frames: VecDeque<Queued>,
@@ -137,7 +137,7 @@ impl Outbox {
         let begun = self.begun.is_some();
         frames.extend(self.begun.take());
         // In front of every frame that has not begun: the order by which a client learns that
-        // its peer knows PING (RFC KA-12, KA-13).
+        // its peer knows PING (RFC KA-14, KA-15).
         if let Some(reply) = self.replies.take() {
             let bytes = pong(reply.stream_id, Flags::default(), &reply.payload).into();
             frames.push_back(Queued {

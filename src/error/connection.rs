@@ -34,8 +34,9 @@ pub enum ConnectionError {
         /// What was known at that moment.
         evidence: Evidence,
     },
-    /// The runtime that drove the connection is gone.
-    #[error("the runtime that drove the connection is gone")]
+    /// The task that drove the connection is gone: its runtime was shut down, or the future that
+    /// served it was dropped.
+    #[error("the task that drove the connection is gone")]
     Abandoned,
 }
 

@@ -128,9 +128,10 @@ impl Server {
         }
         tokio::select! {
             biased;
-            end = &mut driver => end,
-            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => ConnectionError::LocalClose,
+            end = &mut driver => return end,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => connection.abort(),
         }
+        driver.await
     }
 
     /// Stops accepting, lets calls that run end, refuses new ones with UNAVAILABLE, and closes
@@ -205,7 +206,7 @@ impl ServerBuilder {
     /// When to ask whether clients are alive. [`Keepalive::on_demand`] by default.
     ///
     /// A server answers every PING, whatever is set here, and sends one itself only to a client
-    /// that has sent one before (RFC KA-23).
+    /// that has sent one before (RFC KA-28).
     pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
         self.config.keepalive = keepalive;
         self

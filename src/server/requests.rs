@@ -67,7 +67,7 @@ impl ServerSide {
         self.requests
             .accept(stream_id)
             .map_err(|refused| invalid(refused.to_string()))?;
-        // RFC KA-26: it costs its own stream only.
+        // RFC KA-32: it costs its own stream only.
         let request =
             Request::decode(&frame.payload).map_err(|error| invalid(error.to_string()))?;
         if turn.closing {
@@ -85,7 +85,7 @@ impl ServerSide {
         }
         let deadline = match request.timeout_nano {
             0 => None,
-            // RFC KA-27: a negative one has expired.
+            // RFC KA-34: a negative one has expired.
             nanos => match u64::try_from(nanos) {
                 Ok(nanos) => Some(turn.now.saturating_add(Duration::from_nanos(nanos))),
                 Err(_) => {
@@ -167,7 +167,7 @@ impl Side for ServerSide {
         }
     }
 
-    /// RFC KA-3: its own stream fails, and nothing else.
+    /// RFC KA-4: its own stream fails, and nothing else.
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Command>) {
         if header.message_type != MessageType::REQUEST {
             return;

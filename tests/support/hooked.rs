@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
@@ -18,6 +18,7 @@ pub(crate) struct Hooked {
     /// While it is set a read finds nothing, as a read does that trusts a stale cache.
     hidden: Arc<AtomicBool>,
     on_look: OnLook,
+    reads: Arc<AtomicU32>,
 }
 
 impl Hooked {
@@ -30,7 +31,13 @@ impl Hooked {
             stream: ByteStream::new(stream),
             hidden: Arc::clone(hidden),
             on_look: Box::new(on_look),
+            reads: Arc::default(),
         }
+    }
+
+    /// Counts reads, of which each turn of the driver does one at least.
+    pub(crate) fn reads(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.reads)
     }
 }
 
@@ -47,6 +54,7 @@ impl Transport for Hooked {
         buffer: &mut BytesMut,
         limit: usize,
     ) -> Poll<io::Result<usize>> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         if self.hidden.load(Ordering::Relaxed) {
             return Poll::Pending;
         }

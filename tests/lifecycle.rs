@@ -1,0 +1,257 @@
+//! The stream of snapshots, the end of a connection, and what is left of it.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod support;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use futures_core::Stream;
+use support::*;
+use tokio::time::{Instant, sleep, timeout};
+use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
+use ttrpc_keepalive::wire::{Flags, pong};
+use ttrpc_keepalive::{
+    Client, ConnectionError, DeadReason, Liveness, Peer as Summary, Snapshot, State, Support,
+};
+
+fn watch() -> Keepalive {
+    Keepalive::every(secs(1)).timeout(secs(1))
+}
+
+#[derive(Default)]
+struct Wakes(AtomicU32);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll(liveness: &mut Liveness, wakes: &Arc<Wakes>) -> Poll<Option<Snapshot>> {
+    let waker = Waker::from(Arc::clone(wakes));
+    Pin::new(liveness).poll_next(&mut Context::from_waker(&waker))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_stream_yields_the_present_and_then_each_change_and_ends() {
+    let (client, mut peer) = scripted(watch(), 64 << 10);
+    let mut liveness = client.liveness();
+    let present = liveness.next().await.unwrap();
+    assert!(matches!(present.state(), State::Alive));
+    assert_eq!(present.support(), Support::Unknown);
+    peer.answer_ping().await;
+    assert_eq!(liveness.next().await.unwrap().support(), Support::Yes);
+    peer.ping().await;
+    let start = Instant::now();
+    let suspect = liveness.next().await.unwrap();
+    assert!(matches!(suspect.state(), State::Suspect));
+    assert_eq!(suspect.peer(), Summary::Doubtful);
+    assert_passed(start, ms(500));
+    peer.send(junk(9, 1, Flags::NONE, b"")).await;
+    let alive = liveness.next().await.unwrap();
+    assert!(matches!(alive.state(), State::Alive));
+    peer.ping().await;
+    assert!(matches!(
+        liveness.next().await.unwrap().state(),
+        State::Suspect
+    ));
+    let dead = liveness.next().await.unwrap();
+    assert!(matches!(dead.state(), State::Dead(DeadReason::Silent)));
+    assert_eq!(dead.peer(), Summary::Gone);
+    assert!(liveness.next().await.is_none());
+    assert!(liveness.next().await.is_none());
+
+    // A clone starts with the present value, which is the last one.
+    let mut late = client.liveness();
+    assert!(late.next().await.unwrap().state().is_final());
+    assert!(late.next().await.is_none());
+    let counters = client.snapshot().counters().keepalive;
+    assert_eq!((counters.suspect_entries, counters.recoveries), (2, 1));
+}
+
+// T61
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_comes_late_sees_the_newest_state_and_the_counters_see_all() {
+    let (client, mut peer) = scripted(watch(), 64 << 10);
+    peer.answer_ping().await;
+    sleep(ms(1)).await;
+    let wakes = Arc::default();
+    let mut liveness = client.liveness();
+    assert!(poll(&mut liveness, &wakes).is_ready());
+    assert!(poll(&mut liveness, &wakes).is_pending());
+    let ping = peer.frame().await;
+    sleep(ms(700)).await;
+    assert!(matches!(client.snapshot().state(), State::Suspect));
+    peer.pong(&ping).await;
+    sleep(ms(1)).await;
+    let Poll::Ready(Some(seen)) = poll(&mut liveness, &wakes) else {
+        panic!("something has changed");
+    };
+    assert!(matches!(seen.state(), State::Alive));
+    assert!(poll(&mut liveness, &wakes).is_pending());
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    let counters = client.snapshot().counters().keepalive;
+    assert_eq!((counters.suspect_entries, counters.recoveries), (1, 1));
+}
+
+// T62
+#[tokio::test(start_paused = true)]
+async fn dead_is_final_and_told_once() {
+    let (client, mut peer) = scripted(watch(), 64 << 10);
+    peer.answer_ping().await;
+    let ping = peer.frame().await;
+    let end = client.closed().await;
+    assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
+    let bytes = pong(u32::MAX, Flags::NONE, &ping.payload);
+    let _ = tokio::io::AsyncWriteExt::write_all(&mut peer.stream, &bytes).await;
+    sleep(secs(100)).await;
+    let seen = client.snapshot();
+    assert!(matches!(seen.state(), State::Dead(DeadReason::Silent)));
+    assert_eq!(seen.counters().keepalive.convictions_silent, 1);
+    assert!(
+        client.closed().await.dead_reason().is_some(),
+        "at once and the same"
+    );
+    assert!(say(&client).await.unwrap_err().is_connection());
+    assert!(client.probe(secs(1)).await.unwrap_err().is_connection());
+}
+
+// T64
+#[tokio::test(start_paused = true)]
+async fn a_watcher_that_never_polls_costs_nothing_and_holds_up_nobody() {
+    let keepalive = watch().on_silence(OnSilence::Report);
+    let (client, mut peer) = scripted(keepalive, 64 << 10);
+    let idle: Vec<_> = (0..100).map(|_| client.liveness()).collect();
+    peer.answer_ping().await;
+    for _ in 0..100 {
+        let ping = peer.frame().await;
+        sleep(ms(700)).await;
+        peer.pong(&ping).await;
+    }
+    sleep(ms(1)).await;
+    let wakes = Arc::default();
+    for mut liveness in idle {
+        assert!(poll(&mut liveness, &wakes).is_ready());
+        assert!(
+            poll(&mut liveness, &wakes).is_pending(),
+            "one value, the newest"
+        );
+    }
+    assert_eq!(client.snapshot().counters().keepalive.suspect_entries, 100);
+}
+
+// T43
+#[tokio::test(start_paused = true)]
+async fn dropping_the_last_handle_with_a_ping_out_ends_everything() {
+    let alive = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = alive();
+    let (client, mut peer) = scripted(watch(), 64 << 10);
+    let other = client.clone();
+    peer.ping().await;
+    let mut liveness = client.liveness();
+    drop(client);
+    sleep(ms(1)).await;
+    assert!(
+        !other.snapshot().state().is_final(),
+        "another handle is there"
+    );
+    drop(other);
+    assert!(peer.next().await.is_none(), "the descriptor is closed");
+    sleep(ms(1)).await;
+    assert_eq!(alive(), before);
+    let last = loop {
+        let seen = liveness.next().await.unwrap();
+        if seen.state().is_final() {
+            break seen;
+        }
+    };
+    assert!(matches!(
+        last.state(),
+        State::Closed(ConnectionError::LocalClose)
+    ));
+    assert!(last.end().unwrap().is_local_close());
+}
+
+// The peer does not read: there is nothing to wait for.
+#[tokio::test(start_paused = true)]
+async fn dropping_the_last_handle_does_not_wait_for_a_stuck_write() {
+    let (client, mut peer) = scripted(Keepalive::off(), 4096);
+    let mut bulk = Box::pin(say_large(&client, 1 << 20));
+    poll_once(bulk.as_mut());
+    sleep(ms(1)).await;
+    drop(bulk);
+    drop(client);
+    sleep(ms(1)).await;
+    let mut rest = Vec::new();
+    let read = tokio::io::AsyncReadExt::read_to_end(&mut peer.stream, &mut rest);
+    timeout(secs(1), read).await.unwrap().unwrap();
+    assert!(rest.len() <= 4096);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closed_waits_for_the_end_and_tells_why() {
+    let (client, peer) = scripted(Keepalive::on_demand(), 64 << 10);
+    assert!(timeout(secs(3600), client.closed()).await.is_err());
+    drop(peer);
+    assert!(matches!(client.closed().await, ConnectionError::PeerClosed));
+    let State::Closed(end) = client.snapshot().state() else {
+        panic!("{:?}", client.snapshot().state());
+    };
+    assert!(matches!(end, ConnectionError::PeerClosed));
+    assert_eq!(client.peer(), Summary::Gone);
+}
+
+#[test]
+fn a_runtime_that_goes_away_ends_its_connections() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let (client, peer) = {
+        let _entered = runtime.enter();
+        let (here, there) = tokio::io::duplex(4096);
+        (Client::builder().attach(here).unwrap(), there)
+    };
+    runtime.shutdown_background();
+    let other = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    other.block_on(async {
+        let end = timeout(secs(10), client.closed()).await.unwrap();
+        assert!(matches!(end, ConnectionError::Abandoned), "{end:?}");
+        assert!(say(&client).await.unwrap_err().is_connection());
+    });
+    drop(peer);
+}
+
+// Ages grow while a snapshot is held; facts do not change.
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_is_of_its_moment_and_its_ages_grow() {
+    let (client, mut peer) = scripted(watch(), 64 << 10);
+    peer.answer_ping().await;
+    sleep(ms(1)).await;
+    let seen = client.snapshot();
+    let before = seen.silent_for();
+    sleep(secs(1) + ms(700)).await;
+    assert!(seen.silent_for() >= before + ms(1700));
+    assert!(seen.in_state_for() >= ms(1700));
+    assert!(matches!(seen.state(), State::Alive));
+    assert_eq!(seen.awaiting_pong_for(), None);
+    let later = client.snapshot();
+    assert!(matches!(later.state(), State::Suspect));
+    let awaiting = later.awaiting_pong_for().unwrap();
+    assert!(awaiting >= ms(690) && awaiting <= ms(710), "{awaiting:?}");
+}

@@ -191,14 +191,15 @@ async fn bytes_in_the_socket_that_the_reactor_has_not_noticed_are_evidence() {
         pause(ms(400));
         peer.send(&pong(u32::MAX, Flags::NONE, &number.to_be_bytes()));
         // Wakes the driver before the runtime turns to its reactor.
-        let mut call = Box::pin(say(&client));
-        poll_once(call.as_mut());
+        let mut probe = Box::pin(client.probe(secs(1)));
+        poll_once(probe.as_mut());
         tokio::task::yield_now().await;
         tokio::task::yield_now().await;
         sleep(ms(1)).await;
         assert_alive(&client);
+        assert_eq!(client.snapshot().counters().keepalive.pongs_received, 2);
         peer.answer();
-        assert!(call.await.is_ok());
+        assert!(probe.await.is_ok());
     }
 }
 

@@ -1,0 +1,330 @@
+//! Processes that are really stopped and continued. The children are this test program again.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use support::*;
+use tokio::net::UnixListener;
+use tokio::time::{sleep, timeout};
+use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
+use ttrpc_keepalive::wire::MessageType;
+use ttrpc_keepalive::{Client, DeadReason, Listener, State, Verdict};
+
+const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
+const ADDRESS: &str = "TTRPC_KEEPALIVE_TEST_ADDRESS";
+
+/// A child process that runs the test of this name as its program.
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    fn start(role: &str, address: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", role, "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env(ADDRESS, address)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut process = Self {
+            child,
+            input,
+            output: BufReader::new(output),
+        };
+        process.told("ready");
+        process
+    }
+
+    /// Waits for a line that begins so, and yields the rest. The test harness writes lines, too.
+    fn told(&mut self, what: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the child is gone"
+            );
+            if let Some((_, rest)) = line.trim_end().split_once(what) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    fn tell(&mut self) {
+        self.input.write_all(b"go\n").unwrap();
+    }
+
+    fn signal(&self, signal: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SIGKILL ends a stopped process, too.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether this process is a child that is to play this part.
+fn plays(role: &str) -> Option<String> {
+    let played = std::env::var(ROLE).is_ok_and(|played| played == role);
+    played.then(|| std::env::var(ADDRESS).unwrap())
+}
+
+fn wait_for_parent() {
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line).unwrap();
+    if read == 0 {
+        std::process::exit(0);
+    }
+}
+
+fn address(name: &str) -> String {
+    format!("ttrpc-keepalive-{name}-{}", std::process::id())
+}
+
+#[test]
+fn child_server() {
+    let Some(address) = plays("child_server") else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let listener = Listener::bind(&address).await.unwrap();
+        println!("\nready");
+        let server = echo().build().unwrap();
+        tokio::spawn(async move { server.serve(listener).await });
+        // Until the parent is gone.
+        let wait = || std::io::stdin().read_to_end(&mut Vec::new());
+        tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
+    });
+}
+
+const CONNECTIONS: usize = 100;
+const TIMEOUT: Duration = ms(800);
+
+/// Watches many peers, and says how many of them it has convicted.
+#[test]
+fn child_observer() {
+    let Some(address) = plays("child_observer") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let keepalive = Keepalive::every(ms(100)).timeout(TIMEOUT);
+        let mut clients = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let client = Client::builder().keepalive(keepalive.clone());
+            clients.push(client.connect(&address).await.unwrap());
+        }
+        println!("\nready");
+        tokio::task::spawn_blocking(wait_for_parent).await.unwrap();
+        let ended = clients
+            .iter()
+            .filter(|client| client.snapshot().state().is_final());
+        println!("\nended {}", ended.count());
+        let stalls: u64 = clients
+            .iter()
+            .map(|client| client.snapshot().counters().keepalive.local_stalls)
+            .sum();
+        println!("\nstalls {stalls}");
+
+        // The peers are silent from now on.
+        let start = Instant::now();
+        for client in &clients {
+            let end = client.closed().await;
+            assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
+        }
+        println!("\nfound {}", start.elapsed().as_millis());
+    });
+}
+
+// T04, and its twin at the end: the same observer finds peers that are dead.
+#[test]
+fn an_observer_that_is_stopped_convicts_nobody_who_answered() {
+    let name = address("observed");
+    let silent = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::new(AtomicBool::new(false));
+    let answered_meanwhile = Arc::new(AtomicU32::new(0));
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let listener = {
+        let _entered = runtime.enter();
+        let path = format!("\0{name}");
+        UnixListener::bind(path).unwrap()
+    };
+    runtime.spawn({
+        let (silent, stopped) = (Arc::clone(&silent), Arc::clone(&stopped));
+        let answered_meanwhile = Arc::clone(&answered_meanwhile);
+        async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (silent, stopped) = (Arc::clone(&silent), Arc::clone(&stopped));
+                let answered_meanwhile = Arc::clone(&answered_meanwhile);
+                tokio::spawn(async move {
+                    let mut peer = Peer::new(stream);
+                    while let Some(frame) = peer.next().await {
+                        assert_eq!(frame.header.message_type, MessageType::PING);
+                        // Late, so that a PING is out most of the time.
+                        sleep(ms(200)).await;
+                        if !silent.load(Ordering::Relaxed) {
+                            if stopped.load(Ordering::Relaxed) {
+                                answered_meanwhile.fetch_add(1, Ordering::Relaxed);
+                            }
+                            peer.pong(&frame).await;
+                        }
+                    }
+                });
+            }
+        }
+    });
+
+    let mut observer = Process::start("child_observer", &format!("unix://@{name}"));
+    std::thread::sleep(ms(500));
+    for round in 0..5 {
+        observer.signal("-STOP");
+        stopped.store(true, Ordering::Relaxed);
+        std::thread::sleep(TIMEOUT + ms(300));
+        stopped.store(false, Ordering::Relaxed);
+        observer.signal("-CONT");
+        std::thread::sleep(ms(350 + 30 * round));
+    }
+    let repetitions = answered_meanwhile.load(Ordering::Relaxed);
+    assert!(
+        repetitions >= 200,
+        "only {repetitions} PINGs were out in a stop"
+    );
+    silent.store(true, Ordering::Relaxed);
+    observer.tell();
+    assert_eq!(
+        observer.told("ended"),
+        "0",
+        "of {CONNECTIONS} peers, all alive"
+    );
+    assert_ne!(observer.told("stalls"), "0", "the stops were seen");
+    let found: u64 = observer.told("found").parse().unwrap();
+    // 100 ms for the PING and the timeout; the rest is for a machine with other work.
+    assert!(found < 4000, "found after {found} ms");
+    drop(observer);
+    runtime.shutdown_background();
+}
+
+// T20
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_process_that_is_only_reported_comes_back_with_its_first_byte() {
+    let address = format!("unix://@{}", address("reported"));
+    let server = Process::start("child_server", &address);
+    let keepalive = Keepalive::every(ms(200))
+        .timeout(ms(600))
+        .on_silence(OnSilence::Report);
+    let client = Client::builder().keepalive(keepalive);
+    let client = client.connect(&address).await.unwrap();
+    say(&client).await.unwrap();
+    let mut liveness = client.liveness();
+    let watcher = tokio::spawn(async move {
+        let mut seen: Vec<String> = Vec::new();
+        loop {
+            let snapshot = liveness.next().await.unwrap();
+            let name = format!("{} {}", snapshot.state(), snapshot.overdue());
+            let back = seen.len() > 2 && matches!(snapshot.state(), State::Alive);
+            if seen.last() != Some(&name) {
+                seen.push(name);
+            }
+            if back {
+                return seen;
+            }
+        }
+    });
+    server.signal("-STOP");
+    sleep(ms(1800)).await;
+    assert!(client.snapshot().overdue());
+    server.signal("-CONT");
+    let seen = timeout(secs(20), watcher).await.unwrap().unwrap();
+    assert_eq!(
+        seen,
+        [
+            "alive false",
+            "suspect false",
+            "suspect true",
+            "alive false"
+        ]
+    );
+    say(&client).await.unwrap();
+    assert_eq!(client.snapshot().counters().keepalive.convictions_silent, 1);
+}
+
+// T20 with Close, part 2 number 3
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_process_fails_its_calls_with_one_reason() {
+    let address = format!("unix://@{}", address("stopped"));
+    let server = Process::start("child_server", &address);
+    let client = Client::builder().keepalive(Keepalive::every(ms(200)).timeout(ms(600)));
+    let client = client.connect(&address).await.unwrap();
+    say(&client).await.unwrap();
+    let calls: Vec<_> = (0..10)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { sleep_within(&client, secs(600), secs(900)).await })
+        })
+        .collect();
+    sleep(ms(100)).await;
+    server.signal("-STOP");
+    let start = Instant::now();
+    for call in calls {
+        let error = timeout(secs(20), call).await.unwrap().unwrap().unwrap_err();
+        let ttrpc_keepalive::Error::Connection(end) = &error else {
+            panic!("{error:?}");
+        };
+        assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
+    }
+    assert!(start.elapsed() >= ms(600), "{:?}", start.elapsed());
+}
+
+// T66 with a real process
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_process_is_unresponsive_at_a_calls_deadline() {
+    let address = format!("unix://@{}", address("late"));
+    let server = Process::start("child_server", &address);
+    let client = Client::builder().connect(&address).await.unwrap();
+    say(&client).await.unwrap();
+    server.signal("-STOP");
+    let start = Instant::now();
+    let error = say_within(&client, secs(1)).await.unwrap_err();
+    // On a machine with other work this side may have been held up itself, and says so.
+    let verdict = error.verdict();
+    assert!(
+        matches!(verdict, Some(Verdict::Unresponsive | Verdict::LocalStall)),
+        "{error}"
+    );
+    assert!(start.elapsed() >= secs(1));
+    server.signal("-CONT");
+    timeout(secs(20), error.late_answer().unwrap())
+        .await
+        .unwrap();
+    say(&client).await.unwrap();
+}

@@ -23,3 +23,8 @@ fn replay(target: &str, check: fn(&[u8])) {
 fn decoder() {
     replay("decoder", ttrpc_keepalive_fuzz::decoder::check);
 }
+
+#[test]
+fn machine() {
+    replay("machine", ttrpc_keepalive_fuzz::machine::check);
+}

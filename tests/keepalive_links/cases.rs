@@ -26,7 +26,7 @@ fn known(keepalive: Keepalive) -> World {
 }
 
 fn outcome(world: &World, call: usize) -> (u64, Outcome) {
-    world.client.calls[call].outcome.unwrap()
+    world.client.calls[call].outcome.expect("the call is over")
 }
 
 // T03
@@ -468,5 +468,5 @@ fn late_call_on_a_frozen_peer_leads_to_its_conviction() {
 }
 
 fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap()
+    u64::try_from(time.as_micros()).expect("a short run")
 }

@@ -27,8 +27,8 @@ impl Random {
     }
 
     fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        let index = self.below(choices.len().try_into().unwrap());
-        choices[usize::try_from(index).unwrap()]
+        let index = usize::try_from(self.below(1 << 20)).expect("small") % choices.len();
+        choices[index]
     }
 
     /// Mostly short pauses, now and then one of seconds, some seconds apart.

@@ -336,7 +336,8 @@ impl End {
 
     /// Calls that start, answers that are ready, and data sent for its own sake.
     fn begin(&mut self, now: u64) {
-        while let Some(job) = self.jobs.pop_front_if(|job| job.at <= now) {
+        while let Some(&job) = self.jobs.front().filter(|job| job.at <= now) {
+            self.jobs.pop_front();
             let index = self.calls.len();
             self.open.push(index);
             self.calls.push(Call {

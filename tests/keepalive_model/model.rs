@@ -411,7 +411,7 @@ impl Model {
         };
         self.measured_from = None;
         let convicted = clock.attended >= clock.limit;
-        if self.state == State::Alive && !(convicted && !self.report) {
+        if self.state == State::Alive && (self.report || !convicted) {
             self.state = State::Suspect;
             self.counts.suspects += 1;
         }

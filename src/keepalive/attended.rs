@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// So many late looks of one clock give time back to the peer; after them an observer that is always throttled still
-/// comes to a decision.
+/// So many late looks of one clock give time back to the peer; after them an observer that is
+/// always throttled still comes to a decision.
 const FORGIVEN_LOOKS: u8 = 4;
 
 /// A clock that advances only by looks, used for a PING on trial and for a blocked write.
 ///
-/// *The timer fired* does not mean *the peer was silent*: after a pause of this process the timer and the answer are
-/// both there, and the timer may be seen first. So each look adds at most a quarter of the limit, however long it
-/// took to come, and a look that comes very late leaves at least half of the limit to the peer, which may have been
-/// paused together with us.
+/// *The timer fired* does not mean *the peer was silent*: after a pause of this process the timer
+/// and the answer are both there, and the timer may be seen first. So each look adds at most a
+/// quarter of the limit, however long it took to come, and a look that comes very late leaves at
+/// least half of the limit to the peer, which may have been paused together with us.
 #[derive(Clone, Debug)]
 pub(super) struct Attended {
     limit: Duration,
@@ -52,7 +52,8 @@ impl Attended {
         self.due().is_some_and(|due| due <= now)
     }
 
-    /// A look that found nothing. One that is not due yet changes nothing, so looking often never convicts sooner.
+    /// A look that found nothing. One that is not due yet changes nothing, so looking often never
+    /// convicts sooner.
     pub(super) fn look(&mut self, now: Duration) -> Waited {
         if !self.is_due(now) {
             return Waited::TooEarly;

@@ -11,8 +11,9 @@ const JITTER_CEILING: u8 = 10;
 /// The keepalive settings of one connection.
 ///
 /// Three ways to begin: [`off`](Self::off), [`on_demand`](Self::on_demand) (the default) and
-/// [`every`](Self::every). Setters take and return the value and accept anything; [`validate`](Self::validate) says
-/// whether the values are in range, and [`Machine::new`](super::Machine::new) raises those below a floor to it.
+/// [`every`](Self::every). Setters take and return the value and accept anything;
+/// [`validate`](Self::validate) says whether the values are in range, and
+/// [`Machine::new`](super::Machine::new) raises those below a floor to it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,8 +53,8 @@ pub enum OnSilence {
     /// The connection ends and its calls fail. The default.
     #[default]
     Close,
-    /// The connection stays open: the state remains *suspect* with *overdue* set, and the next byte makes it
-    /// *alive* again.
+    /// The connection stays open: the state remains *suspect* with *overdue* set, and the next byte
+    /// makes it *alive* again.
     Report,
 }
 
@@ -61,11 +62,12 @@ pub enum OnSilence {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PeerSupport {
-    /// Learn it from the first exchange. An old peer, which never answers a PING, is never judged by silence. The
-    /// default.
+    /// Learn it from the first exchange. An old peer, which never answers a PING, is never judged
+    /// by silence. The default.
     #[default]
     Learn,
-    /// Take it as known, because both ends ship together. An old peer is then judged dead although it is well.
+    /// Take it as known, because both ends ship together. An old peer is then judged dead although
+    /// it is well.
     Assume,
 }
 
@@ -76,15 +78,15 @@ impl Keepalive {
         Self::with_mode(Mode::Off)
     }
 
-    /// Asks at the first exchange and when a call is about to run out of time; sends nothing periodic, wakes up for
-    /// nothing else and closes nothing for silence. The default.
+    /// Asks at the first exchange and when a call is about to run out of time; sends nothing
+    /// periodic, wakes up for nothing else and closes nothing for silence. The default.
     #[must_use]
     pub const fn on_demand() -> Self {
         Self::with_mode(Mode::OnDemand)
     }
 
-    /// Watches the connection: as [`on_demand`](Self::on_demand), and a PING after each `interval` without a byte
-    /// from the peer. At least 10 ms.
+    /// Watches the connection: as [`on_demand`](Self::on_demand), and a PING after each `interval`
+    /// without a byte from the peer. At least 10 ms.
     ///
     /// A peer that dies is found after `interval` and [`timeout`](Self::timeout) together.
     #[must_use]
@@ -105,21 +107,23 @@ impl Keepalive {
         }
     }
 
-    /// How long a watched peer may leave a PING without any sign of life. At least 20 ms, 10 s by default.
+    /// How long a watched peer may leave a PING without any sign of life. At least 20 ms, 10 s by
+    /// default.
     ///
-    /// Below 5 s an idle peer that is only throttled may be convicted. The verdict at a call's deadline gives speed;
-    /// this gives certainty.
+    /// Below 5 s an idle peer that is only throttled may be convicted. The verdict at a call's
+    /// deadline gives speed; this gives certainty.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Whether a connection without calls in flight is watched too: true by default, of effect only with
-    /// [`every`](Self::every).
+    /// Whether a connection without calls in flight is watched too: true by default, of effect only
+    /// with [`every`](Self::every).
     ///
-    /// With false an idle connection costs no frame and no wake-up, and a dead peer is found only once a call
-    /// starts. A plain bool, because the question has two answers and no third one is in sight.
+    /// With false an idle connection costs no frame and no wake-up, and a dead peer is found only
+    /// once a call starts. A plain bool, because the question has two answers and no third one
+    /// is in sight.
     #[must_use]
     pub const fn while_idle(mut self, yes: bool) -> Self {
         self.while_idle = yes;
@@ -143,8 +147,8 @@ impl Keepalive {
         self
     }
 
-    /// How long before its deadline an unanswered call asks whether the peer lives. At least 1 ms, 250 ms by
-    /// default, and never more than a quarter of the call's timeout.
+    /// How long before its deadline an unanswered call asks whether the peer lives. At least 1 ms,
+    /// 250 ms by default, and never more than a quarter of the call's timeout.
     #[must_use]
     pub const fn probe_before_deadline(mut self, lead: Duration) -> Self {
         self.lead = lead;
@@ -196,7 +200,8 @@ impl Keepalive {
         matches!(self.mode, Mode::Off)
     }
 
-    /// The interval of [`every`](Self::every), raised to its floor; `None` if nothing is sent periodically.
+    /// The interval of [`every`](Self::every), raised to its floor; `None` if nothing is sent
+    /// periodically.
     #[must_use]
     pub fn period(&self) -> Option<Duration> {
         match self.mode {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::Keepalive;
 
-/// The deadline of one call, the instant `p` before it at which the peer is asked, and the longest pause of the
-/// driver between the two.
+/// The deadline of one call, the instant `p` before it at which the peer is asked, and the longest
+/// pause of the driver between the two.
 ///
-/// From `p` on the driver runs at least every quarter of the lead, see [`next_run`](Self::next_run), and reports
-/// each run, so that a verdict can tell a silent peer from an observer that was not looking.
+/// From `p` on the driver runs at least every quarter of the lead, see
+/// [`next_run`](Self::next_run), and reports each run, so that a verdict can tell a silent peer
+/// from an observer that was not looking.
 #[derive(Clone, Debug)]
 pub struct CallDeadline {
     deadline: Duration,
@@ -17,7 +18,8 @@ pub struct CallDeadline {
 }
 
 impl CallDeadline {
-    /// A call that began at `start` and may take `timeout`; both count from the connection's beginning.
+    /// A call that began at `start` and may take `timeout`; both count from the connection's
+    /// beginning.
     #[must_use]
     pub fn new(start: Duration, timeout: Duration, keepalive: &Keepalive) -> Self {
         Self {
@@ -57,7 +59,8 @@ impl CallDeadline {
         self.longest_gap = self.longest_gap.max(gap);
     }
 
-    /// When the driver must run next for this call: at `p`, then every quarter of the lead, at last at the deadline.
+    /// When the driver must run next for this call: at `p`, then every quarter of the lead, at last
+    /// at the deadline.
     #[must_use]
     pub fn next_run(&self, previous_run: Duration) -> Duration {
         if previous_run < self.p() {

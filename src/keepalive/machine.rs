@@ -14,28 +14,32 @@ use super::attended::Attended;
 use super::state::Events;
 use super::{Counters, DeadReason, Keepalive, OnSilence, Role, State, Support};
 
-/// A peer of which it is unknown whether it knows PING is asked again after this, if nothing is sent periodically.
+/// A peer of which it is unknown whether it knows PING is asked again after this, if nothing is
+/// sent periodically.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Put between `now` and a wake-up for something that was already due and not done, so that a driver cannot spin.
+/// Put between `now` and a wake-up for something that was already due and not done, so that a
+/// driver cannot spin.
 const BREATH: Duration = Duration::from_millis(1);
 
 /// The keepalive rules of one connection, without I/O, clock, lock or allocation.
 ///
-/// Inputs are the `handle_*` methods, outputs the `poll_*` methods, and bare nouns are getters. All inputs accept
-/// any value at any moment: time that goes backwards changes nothing, arithmetic saturates, and what happens after
-/// the end is ignored.
+/// Inputs are the `handle_*` methods, outputs the `poll_*` methods, and bare nouns are getters. All
+/// inputs accept any value at any moment: time that goes backwards changes nothing, arithmetic
+/// saturates, and what happens after the end is ignored.
 ///
 /// One turn of a driver:
 ///
 /// 1. Read the clock once and call [`handle_run`](Self::handle_run).
-/// 2. Read from the socket; report [`handle_bytes`](Self::handle_bytes) for each read that returned some, before the
-///    frames in them.
+/// 2. Read from the socket; report [`handle_bytes`](Self::handle_bytes) for each read that returned
+///    some, before the frames in them.
 /// 3. Write; report blocked writes, progress and the PING's last byte.
-/// 4. If [`look_due`](Self::look_due), ask the kernel and report [`handle_look`](Self::handle_look). Then
-///    [`handle_timeout`](Self::handle_timeout) if [`poll_timeout`](Self::poll_timeout) has passed.
-/// 5. Drain [`poll_event`](Self::poll_event) after each input, put the PING of [`poll_ping`](Self::poll_ping) ahead
-///    of data, and sleep until [`poll_timeout`](Self::poll_timeout) at the latest.
+/// 4. If [`look_due`](Self::look_due), ask the kernel and report
+///    [`handle_look`](Self::handle_look). Then [`handle_timeout`](Self::handle_timeout) if
+///    [`poll_timeout`](Self::poll_timeout) has passed.
+/// 5. Drain [`poll_event`](Self::poll_event) after each input, put the PING of
+///    [`poll_ping`](Self::poll_ping) ahead of data, and sleep until
+///    [`poll_timeout`](Self::poll_timeout) at the latest.
 ///
 /// Four deadlines hide behind [`poll_timeout`](Self::poll_timeout):
 ///
@@ -48,7 +52,8 @@ const BREATH: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Machine {
     settings: Settings,
-    /// The latest time reported: inputs that claim an earlier one are taken as simultaneous with it.
+    /// The latest time reported: inputs that claim an earlier one are taken as simultaneous with
+    /// it.
     now: Duration,
     last_run: Duration,
 
@@ -130,7 +135,7 @@ enum Ping {
     },
 }
 
-/// What a change of is told as [`Event::FlagsChanged`].
+/// A change of one of these is told by [`Event::FlagsChanged`](super::Event::FlagsChanged).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Flags {
     doubted: bool,
@@ -141,8 +146,9 @@ struct Flags {
 }
 
 impl Machine {
-    /// The rules of a connection that begins at time zero. Settings out of range are brought into it. The `seed`
-    /// chooses the jitter; the same seed and the same inputs give the same outputs.
+    /// The rules of a connection that begins at time zero. Settings out of range are brought into
+    /// it. The `seed` chooses the jitter; the same seed and the same inputs give the same
+    /// outputs.
     #[must_use]
     pub fn new(keepalive: &Keepalive, role: Role, seed: u64) -> Self {
         let period = keepalive.period();

@@ -1,8 +1,8 @@
 //! The keepalive rules: when to ask whether a peer lives, and when to believe that it does not.
 //!
-//! Nothing here touches a socket or reads a clock. [`Machine`] holds the rules of one connection, and
-//! [`CallDeadline`] those of one call; a driver feeds them what happened and when, and does what they ask for. Times
-//! are [`Duration`](std::time::Duration)s since the connection began.
+//! Nothing here touches a socket or reads a clock. [`Machine`] holds the rules of one connection,
+//! and [`CallDeadline`] those of one call; a driver feeds them what happened and when, and does
+//! what they ask for. Times are [`Duration`](std::time::Duration)s since the connection began.
 //!
 //! ```text
 //!                         a look: half of the timeout attended
@@ -25,12 +25,13 @@
 //! Three ideas carry it:
 //!
 //! - **Any byte is life**, whatever frame it belongs to, and so is a write that moves again.
-//! - **A timer that fired is not a peer that was silent.** Only looks at the socket count, each for a quarter of the
-//!   timeout at most, and a late one gives time back to the peer.
-//! - **A call that runs out of time gets a [`Verdict`]**, prepared by a PING shortly before its deadline.
+//! - **A timer that fired is not a peer that was silent.** Only looks at the socket count, each for
+//!   a quarter of the timeout at most, and a late one gives time back to the peer.
+//! - **A call that runs out of time gets a [`Verdict`]**, prepared by a PING shortly before its
+//!   deadline.
 //!
-//! Limits: a PONG proves that the peer's driver runs, not that its application is well. And a live peer that does not
-//! run for longer than the timeout is convicted; no observer can repair that.
+//! Limits: a PONG proves that the peer's driver runs, not that its application is well. And a live
+//! peer that does not run for longer than the timeout is convicted; no observer can repair that.
 
 mod attended;
 mod config;

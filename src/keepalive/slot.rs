@@ -4,8 +4,9 @@ use bytes::Bytes;
 
 /// Holds the newest PING that has not been answered yet.
 ///
-/// A peer that floods PINGs and never reads costs this one slot and nothing else: the newest PING replaces an older
-/// one, and one PONG answers them all. So a flood needs no rate limit, and nobody is disconnected for asking often.
+/// A peer that floods PINGs and never reads costs this one slot and nothing else: the newest PING
+/// replaces an older one, and one PONG answers them all. So a flood needs no rate limit, and nobody
+/// is disconnected for asking often.
 #[derive(Debug, Default)]
 pub struct ReplySlot {
     waiting: Option<Reply>,
@@ -28,7 +29,8 @@ impl ReplySlot {
         Self { waiting: None }
     }
 
-    /// Notes a PING to answer. Returns true if an older one had not been answered yet and is replaced.
+    /// Notes a PING to answer. Returns true if an older one had not been answered yet and is
+    /// replaced.
     pub fn put(&mut self, stream_id: u32, payload: Bytes) -> bool {
         self.waiting.replace(Reply { stream_id, payload }).is_some()
     }

@@ -104,7 +104,8 @@ pub enum Event {
     },
     /// It became known whether the peer knows PING.
     SupportChanged(Support),
-    /// One of these changed: a verdict's doubt, handlers stalled, overdue, local stall, write blocked.
+    /// One of these changed: a verdict's doubt, handlers stalled, overdue, local stall, write
+    /// blocked.
     FlagsChanged,
     /// The peer was found dead. Always the last event of its input.
     Convicted {
@@ -134,7 +135,8 @@ pub struct Counters {
     pub local_stalls: u64,
     /// Convictions by silence; with [`OnSilence::Report`] those that would have been.
     pub convictions_silent: u64,
-    /// Convictions by writes that were refused; with [`OnSilence::Report`] those that would have been.
+    /// Convictions by writes that were refused; with [`OnSilence::Report`] those that would have
+    /// been.
     pub convictions_not_reading: u64,
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::Support;
 
-/// Evidence this much older than `p` still speaks for the peer, and a PING this much older is still fresh enough to
-/// be waited for. It bounds the PINGs that late calls cause to 40 a second, however many calls are late.
+/// Evidence this much older than `p` still speaks for the peer, and a PING this much older is still
+/// fresh enough to be waited for. It bounds the PINGs that late calls cause to 40 a second, however
+/// many calls are late.
 pub(super) const FRESH: Duration = Duration::from_millis(25);
 
 /// Stands for the round trip while none has been measured.
@@ -76,7 +77,8 @@ impl fmt::Display for Verdict {
 pub struct WriteFacts {
     /// The request is fully written.
     pub written: bool,
-    /// The kernel was offered bytes between `p` and the deadline; an offer after the deadline does not count.
+    /// The kernel was offered bytes between `p` and the deadline; an offer after the deadline does
+    /// not count.
     pub offered_since_p: bool,
     /// The kernel took bytes since `p`.
     pub taken_since_p: bool,
@@ -109,7 +111,8 @@ pub struct Facts {
     pub lead: Duration,
     /// The peer is known to answer a PING, and this side may send one.
     pub can_ask: bool,
-    /// For how long the PING that is out was waited for while this side was looking, if one is out.
+    /// For how long the PING that is out was waited for while this side was looking, if one is
+    /// out.
     pub attended: Option<Duration>,
     /// The smoothed round trip, if one was measured.
     pub smoothed_rtt: Option<Duration>,

@@ -1,4 +1,5 @@
-//! Ten thousand random connections: pauses on both sides, deaths, old peers, full sockets, late calls. T70.
+//! Ten thousand random connections: pauses on both sides, deaths, old peers, full sockets, late
+//! calls. T70.
 
 use super::world::{Job, MS, Outcome, Pattern, S, World, at};
 use ttrpc_keepalive::keepalive::{DeadReason, Keepalive, OnSilence, Support, Verdict};
@@ -249,7 +250,8 @@ fn run(seed: u64, totals: &mut Totals) -> Result<(), String> {
         let dead = scenario
             .dies_at
             .is_some_and(|dies_at| dies_at <= conviction.at);
-        // Half of the timeout is left to a peer after our pause, and the PING may have been behind a frame of ours.
+        // Half of the timeout is left to a peer after our pause, and the PING may have been behind
+        // a frame of ours.
         let healthy = scenario.longest_peer_pause + scenario.rtt + 2 * MS < timeout / 2;
         ensure(dead || !healthy, "a healthy peer was convicted")?;
     }

@@ -1,7 +1,8 @@
 //! Two ends, each a machine with a model of its driver, joined by a simulated link in virtual time.
 //!
-//! The driver here is the shortest one that keeps the order the machine asks for: run, read, write, look, timers,
-//! verdicts. It exists for these tests and has no sockets, tasks or bytes, only their counts. Times are microseconds.
+//! The driver here is the shortest one that keeps the order the machine asks for: run, read, write,
+//! look, timers, verdicts. It exists for these tests and has no sockets, tasks or bytes, only their
+//! counts. Times are microseconds.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -146,7 +147,8 @@ pub(crate) struct Conviction {
     pub(crate) reason: DeadReason,
     /// Bytes had arrived and were not read.
     pub(crate) unread: bool,
-    /// Of the trial: time since the flush, looks that were due, the longest time between two of them.
+    /// Of the trial: time since the flush, looks that were due, the longest time between two of
+    /// them.
     pub(crate) after: u64,
     pub(crate) looks: u32,
     pub(crate) longest_gap: u64,
@@ -547,7 +549,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A world at time zero; the server answers PINGs and asks none unless given a keepalive of its own.
+    /// A world at time zero; the server answers PINGs and asks none unless given a keepalive of its
+    /// own.
     pub(crate) fn new(client: Keepalive, server: Keepalive, rtt: u64) -> Self {
         let link = || Link {
             latency: rtt / 2,

@@ -24,7 +24,8 @@ pub(crate) fn every_second() -> Keepalive {
     Keepalive::every(ms(1000)).timeout(ms(1000))
 }
 
-/// A client's machine whose peer has shown at time zero that it knows PING, before anything was asked.
+/// A client's machine whose peer has shown at time zero that it knows PING, before anything was
+/// asked.
 pub(crate) fn known(keepalive: &Keepalive) -> Machine {
     let mut machine = Machine::new(keepalive, Role::Client, 0);
     machine.handle_bytes(ms(0));
@@ -61,7 +62,8 @@ pub(crate) fn drain(machine: &mut Machine) -> Vec<Event> {
     std::iter::from_fn(|| machine.poll_event()).collect()
 }
 
-/// Looks at each millisecond in which we run and a look is due, from `from` on; returns when the peer was convicted.
+/// Looks at each millisecond in which we run and a look is due, from `from` on; returns when the
+/// peer was convicted.
 pub(crate) fn looks(
     machine: &mut Machine,
     from: Duration,

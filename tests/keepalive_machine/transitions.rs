@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::bench::{answer, every_second, known, looks, ms, write_ping};
 use ttrpc_keepalive::keepalive::{DeadReason, Look, Machine, OnSilence, Peer, State, Verdict};
 
-/// The states, as far as they can be told from outside. The connection is watched by its one call, and the peer known.
+/// The states, as far as they can be told from outside. The connection is watched by its one call,
+/// and the peer known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     /// No call, no watch.

@@ -8,7 +8,8 @@ use ttrpc_keepalive::keepalive::{
 
 use super::bench::{WRITTEN, answer, known, look, ms, write_ping};
 
-/// Runs the driver from `p` to the deadline as it must, with a look at the end, and returns the verdict.
+/// Runs the driver from `p` to the deadline as it must, with a look at the end, and returns the
+/// verdict.
 fn judge(machine: &mut Machine, call: &mut CallDeadline) -> Verdict {
     let (lead, mut last, mut now) = (call.lead(), ms(0), call.p());
     loop {
@@ -245,5 +246,32 @@ fn ping_of_an_unwatched_connection_goes_with_the_calls_that_wait_for_it() {
     assert_eq!(
         (machine.awaiting_pong_since(), machine.peer()),
         (None, Peer::Doubtful)
+    );
+}
+
+// A full socket is told from silence whether the peer knows PING or not
+#[test]
+fn ping_that_cannot_be_written_to_an_unknown_peer_speaks_of_the_writer() {
+    let mut machine = Machine::new(&Keepalive::on_demand(), Role::Client, 0);
+    machine.handle_call_started(ms(0));
+    write_ping(&mut machine, ms(0));
+    machine.handle_bytes(ms(1));
+    machine.handle_write_blocked(ms(100));
+    let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
+    machine.handle_ping_wish(call.p(), call.p());
+    assert_eq!(machine.poll_ping(call.p()), Some(2));
+    let refused = WriteFacts {
+        taken_since_p: false,
+        ..WRITTEN
+    };
+    assert_eq!(
+        machine.verdict(ms(2000), &call, refused),
+        Verdict::NotReading
+    );
+    machine.handle_response(ms(2000));
+    assert_eq!(
+        machine.verdict(ms(2000), &call, refused),
+        Verdict::Unknown(Unknown::NoSupport),
+        "nobody waits for a PING to a peer that does not know it"
     );
 }

@@ -1,4 +1,5 @@
-//! Random lists of operations: the machine keeps its promises and agrees with a second one written from the rules.
+//! Random lists of operations: the machine keeps its promises and agrees with a second one written
+//! from the rules.
 
 #![allow(
     clippy::unwrap_used,

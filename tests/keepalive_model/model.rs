@@ -1,5 +1,5 @@
-//! A second machine, written from the rules and for nothing but comparison: each rule is spelled out where its input
-//! comes in, times are nanoseconds, and no thought is given to cost.
+//! A second machine, written from the rules and for nothing but comparison: each rule is spelled
+//! out where its input comes in, times are nanoseconds, and no thought is given to cost.
 
 use std::time::Duration;
 

@@ -98,7 +98,8 @@ pub(crate) fn keepalive(choice: u8) -> (Keepalive, Role) {
     )
 }
 
-/// Reads settings and steps from bytes: the first byte chooses the settings, then three bytes make a step.
+/// Reads settings and steps from bytes: the first byte chooses the settings, then three bytes make
+/// a step.
 pub(crate) fn decode(bytes: &[u8]) -> (u8, Vec<Step>) {
     let (&choice, rest) = bytes.split_first().unwrap_or((&4, &[]));
     (

@@ -9,7 +9,8 @@ use crate::keepalive::verdict::FRESH;
 use crate::keepalive::{DeadReason, Look, Support, Verdict};
 
 impl Machine {
-    /// The connection begins. A client that is watched while idle asks at once whether the peer knows PING.
+    /// The connection begins. A client that is watched while idle asks at once whether the peer
+    /// knows PING.
     pub fn handle_connected(&mut self, now: Duration) {
         let now = self.advance(now);
         self.connected = now;
@@ -20,8 +21,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// Bytes were received, of whatever frame, complete or not. The only evidence of life besides write progress:
-    /// a frame's own input adds what the frame says, and comes after this one.
+    /// Bytes were received, of whatever frame, complete or not. The only evidence of life besides
+    /// write progress: a frame's own input adds what the frame says, and comes after this one.
     pub fn handle_bytes(&mut self, now: Duration) {
         let now = self.advance(now);
         self.note_evidence(now);
@@ -38,8 +39,9 @@ impl Machine {
 
     /// A PONG was received. `number` is its payload, `None` if that was not 8 bytes.
     ///
-    /// Only the PONG of the newest PING gives a round trip, and only if this side looked all the time and nothing
-    /// has judged the PING: else the number would measure our pause, or the failure that was just reported.
+    /// Only the PONG of the newest PING gives a round trip, and only if this side looked all the
+    /// time and nothing has judged the PING: else the number would measure our pause, or the
+    /// failure that was just reported.
     pub fn handle_pong(&mut self, now: Duration, number: Option<u64>, handlers_stalled: bool) {
         let now = self.advance(now);
         if self.is_over() {
@@ -59,8 +61,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A Response was received, or an answer with an error on the PING's own stream id. The first one decides
-    /// whether the peer knows PING: whoever does writes the PONG before it.
+    /// A Response was received, or an answer with an error on the PING's own stream id. The first
+    /// one decides whether the peer knows PING: whoever does writes the PONG before it.
     pub fn handle_response(&mut self, now: Duration) {
         let now = self.advance(now);
         if self.support == Support::Unknown && self.newest_written() > 0 && !self.is_over() {
@@ -79,7 +81,8 @@ impl Machine {
             count(&mut self.counters.pings_sent);
             self.last_ping = Some(now);
             self.round_trip.begin(now);
-            // A PING that nobody waits for any more was written all the same: its slot had been promised.
+            // A PING that nobody waits for any more was written all the same: its slot had been
+            // promised.
             self.ping = if self.is_watched() || self.is_waited_for() {
                 Ping::Out {
                     since: now,
@@ -100,8 +103,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// The kernel took bytes. After a write was blocked this is evidence of life; if it never was, the bytes only
-    /// filled a buffer and say nothing of the peer.
+    /// The kernel took bytes. After a write was blocked this is evidence of life; if it never was,
+    /// the bytes only filled a buffer and say nothing of the peer.
     pub fn handle_write_progress(&mut self, now: Duration, still_blocked: bool) {
         let now = self.advance(now);
         if self.blocked_since.is_some() {
@@ -112,8 +115,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// What the kernel refused was taken back before it was taken: no write is blocked any more, and nothing is
-    /// learnt of the peer.
+    /// What the kernel refused was taken back before it was taken: no write is blocked any more,
+    /// and nothing is learnt of the peer.
     pub fn handle_write_withdrawn(&mut self, now: Duration) {
         let now = self.advance(now);
         self.write_stall = None;
@@ -121,7 +124,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A call starts. Its PING, if one is wanted, goes in front of its request: poll before writing that.
+    /// A call starts. Its PING, if one is wanted, goes in front of its request: poll before writing
+    /// that.
     pub fn handle_call_started(&mut self, now: Duration) {
         let now = self.advance(now);
         self.in_flight = self.in_flight.saturating_add(1);
@@ -136,7 +140,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A call's deadline passed. Its record keeps the watch, because the peer may still be at work for it.
+    /// A call's deadline passed. Its record keeps the watch, because the peer may still be at work
+    /// for it.
     pub fn handle_call_late(&mut self, now: Duration) {
         let now = self.advance(now);
         self.in_flight = self.in_flight.saturating_sub(1);
@@ -152,10 +157,12 @@ impl Machine {
     }
 
     /// A probe begins to wait. Returns the number that answers it: it is over when
-    /// [`answered_number`](Self::answered_number) reaches it. A PING that is queued or out is shared.
+    /// [`answered_number`](Self::answered_number) reaches it. A PING that is queued or out is
+    /// shared.
     ///
-    /// Where no PING may be sent ([`Keepalive::off`], a server that was never asked, after the end) the number is one
-    /// that no PONG can carry yet; see [`can_ask`](Self::can_ask).
+    /// Where no PING may be sent ([`Keepalive::off`](crate::keepalive::Keepalive::off), a server
+    /// that was never asked, after the end) the number is one that no PONG can carry yet; see
+    /// [`can_ask`](Self::can_ask).
     pub fn handle_probe_started(&mut self, now: Duration) -> u64 {
         let now = self.advance(now);
         self.probes = self.probes.saturating_add(1);
@@ -178,10 +185,12 @@ impl Machine {
         self.settle(now);
     }
 
-    /// An unanswered call has reached `p`, see [`CallDeadline::p`], and wants a PING.
+    /// An unanswered call has reached `p`, see
+    /// [`CallDeadline::p`](crate::keepalive::CallDeadline::p), and wants a PING.
     ///
-    /// It gets none if the peer does not know PING, if one is queued or out, or if evidence came or a PING was sent
-    /// less than 25 ms before `p`: so 1,000 late calls in a second cause 40 PINGs, not 1,000.
+    /// It gets none if the peer does not know PING, if one is queued or out, or if evidence came or
+    /// a PING was sent less than 25 ms before `p`: so 1,000 late calls in a second cause 40
+    /// PINGs, not 1,000.
     pub fn handle_ping_wish(&mut self, now: Duration, p: Duration) {
         let now = self.advance(now);
         let fresh = |at: Option<Duration>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
@@ -213,11 +222,13 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A turn of the driver begins. `lead` is the smallest [`CallDeadline::lead`] of the calls between `p` and their
-    /// deadline, if there is one.
+    /// A turn of the driver begins. `lead` is the smallest
+    /// [`CallDeadline::lead`](crate::keepalive::CallDeadline::lead) of the calls between `p` and
+    /// their deadline, if there is one.
     ///
-    /// With a lead the run adds the time since the last one to what the PING that is out was waited for, a quarter
-    /// of the lead at most; two runs more than half of it apart were our pause and take its round trip.
+    /// With a lead the run adds the time since the last one to what the PING that is out was waited
+    /// for, a quarter of the lead at most; two runs more than half of it apart were our pause
+    /// and take its round trip.
     pub fn handle_run(&mut self, now: Duration, lead: Option<Duration>) {
         let now = self.advance(now);
         self.note_local_stall(now);
@@ -239,15 +250,16 @@ impl Machine {
         self.settle(now);
     }
 
-    /// The socket was looked at. `now` must be read before the kernel is asked: a look claims that nothing had come
-    /// until then, and may not claim more.
+    /// The socket was looked at. `now` must be read before the kernel is asked: a look claims that
+    /// nothing had come until then, and may not claim more.
     ///
     /// Only here is a peer suspected or convicted.
     pub fn handle_look(&mut self, now: Duration, look: Look) {
         if self.is_over() {
             return;
         }
-        // Not `advance`: an older instant must not be taken for a later one, which would count time not looked at.
+        // Not `advance`: an older instant must not be taken for a later one, which would count time
+        // not looked at.
         let seen = now;
         let now = self.advance(now);
         self.note_local_stall(seen);

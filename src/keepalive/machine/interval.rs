@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The interval with its jitter, which only lengthens: a peer may rely on the interval as the shortest distance.
+/// The interval with its jitter, which only lengthens: a peer may rely on the interval as the
+/// shortest distance.
 #[derive(Debug)]
 pub(super) struct Interval {
     shortest: Duration,

@@ -24,10 +24,11 @@ impl Machine {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is wanted next; `None` if nothing is due of itself.
+    /// When [`handle_timeout`](Self::handle_timeout) is wanted next; `None` if nothing is due of
+    /// itself.
     ///
-    /// Evidence does not move it. It is looked at again when it fires, so that a busy connection costs one wake-up
-    /// for each interval and not one timer for each frame.
+    /// Evidence does not move it. It is looked at again when it fires, so that a busy connection
+    /// costs one wake-up for each interval and not one timer for each frame.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Duration> {
         self.armed
@@ -68,13 +69,14 @@ impl Machine {
         })
     }
 
-    /// The verdict on the peer of a call whose deadline has passed at `now` without an answer, on a connection that
-    /// is open.
+    /// The verdict on the peer of a call whose deadline has passed at `now` without an answer, on a
+    /// connection that is open.
     #[must_use]
     pub fn verdict(&self, now: Duration, call: &CallDeadline, write: WriteFacts) -> Verdict {
         let fresh =
             |at: Option<Duration>| at.is_some_and(|at| at.saturating_add(FRESH) >= call.p());
-        let waits_for_ping = self.can_ask() && matches!(self.ping, Ping::Unwritten { .. });
+        let unwritten_ping = matches!(self.ping, Ping::Unwritten { .. });
+        let waits_for_ping = unwritten_ping && self.may_send && self.support != Support::No;
         judge(&Facts {
             peer_deadline_exceeded: false,
             written: write.written && !waits_for_ping,
@@ -106,7 +108,8 @@ impl Machine {
 
 /// Getters.
 impl Machine {
-    /// What is believed of the peer. Keeps its last value after [`handle_closed`](Self::handle_closed).
+    /// What is believed of the peer. Keeps its last value after
+    /// [`handle_closed`](Self::handle_closed).
     #[must_use]
     pub const fn state(&self) -> State {
         self.life.state()
@@ -168,7 +171,7 @@ impl Machine {
         self.heard.unwrap_or(self.connected)
     }
 
-    /// Convicted with [`OnSilence::Report`], and silent since.
+    /// Convicted with [`OnSilence::Report`](crate::keepalive::OnSilence::Report), and silent since.
     #[must_use]
     pub const fn overdue(&self) -> bool {
         matches!(self.life, Life::Overdue)
@@ -180,8 +183,8 @@ impl Machine {
         self.handlers_stalled
     }
 
-    /// Whether PINGs are sent on our own initiative at this moment: `every` is set, and the connection is watched
-    /// while idle, or a call or a late call is open, or a probe waits.
+    /// Whether PINGs are sent on our own initiative at this moment: `every` is set, and the
+    /// connection is watched while idle, or a call or a late call is open, or a probe waits.
     #[must_use]
     pub const fn is_watched(&self) -> bool {
         self.settings.period.is_some()
@@ -227,8 +230,9 @@ impl Machine {
         self.may_send && self.support == Support::Yes
     }
 
-    /// Whether a call that starts now or later needs nothing of the machine at its start: no PING in front of its
-    /// request, no clock. Its caller may then write the request directly and report the call afterwards.
+    /// Whether a call that starts now or later needs nothing of the machine at its start: no PING
+    /// in front of its request, no clock. Its caller may then write the request directly and
+    /// report the call afterwards.
     #[must_use]
     pub fn call_start_is_quiet(&self) -> bool {
         let exchanged = !self.may_send || (self.introduced && self.support != Support::Unknown);

@@ -16,8 +16,8 @@ impl RoundTrip {
         self.flushed = Some(now);
     }
 
-    /// This side paused, or something has judged the PING: its PONG would measure our pause, or a failure that was
-    /// already reported, and the next dead peer would be given that long.
+    /// This side paused, or something has judged the PING: its PONG would measure our pause, or a
+    /// failure that was already reported, and the next dead peer would be given that long.
     pub(super) fn spoil(&mut self) {
         self.flushed = None;
     }

@@ -12,15 +12,16 @@ impl Machine {
         self.now
     }
 
-    /// Derives from the facts what must run: called at the end of each input, and the only place that starts a PING
-    /// of its own accord, starts or stops a clock, and arms the timer.
+    /// Derives from the facts what must run: called at the end of each input, and the only place
+    /// that starts a PING of its own accord, starts or stops a clock, and arms the timer.
     pub(super) fn settle(&mut self, now: Duration) {
         if self.is_over() {
             return;
         }
         let watched = self.is_watched();
         if !watched {
-            // Nobody asked for a judgement, so none is kept. It is no recovery: the peer has not spoken.
+            // Nobody asked for a judgement, so none is kept. It is no recovery: the peer has not
+            // spoken.
             self.set_life(Life::Alive);
             if let (Ping::Out { .. }, false) = (&self.ping, self.is_waited_for()) {
                 self.ping = Ping::Rest;
@@ -54,7 +55,8 @@ impl Machine {
         self.events.flags_changed |= flags != self.told;
         self.told = flags;
         let due = self.next_due();
-        // Earlier than needed is right: when it fires, the next one is found. Later than needed is not.
+        // Earlier than needed is right: when it fires, the next one is found. Later than needed is
+        // not.
         if self
             .armed
             .is_none_or(|armed| armed <= now || due.is_none_or(|due| due < armed))
@@ -63,8 +65,8 @@ impl Machine {
         }
     }
 
-    /// After an input that does what was due, nothing is due any more; if a driver left it undone, it is asked again
-    /// a little later.
+    /// After an input that does what was due, nothing is due any more; if a driver left it undone,
+    /// it is asked again a little later.
     pub(super) fn rearm_after(&mut self, now: Duration) {
         if self.armed.is_some_and(|armed| armed <= now) {
             self.armed = now.checked_add(BREATH);
@@ -90,7 +92,8 @@ impl Machine {
         }
     }
 
-    /// Also one distance after a PING that was sent for another reason, or that was blocked for longer than that.
+    /// Also one distance after a PING that was sent for another reason, or that was blocked for
+    /// longer than that.
     pub(super) fn retry_due(&self) -> Option<Duration> {
         let interested = self.is_watched() || self.is_waited_for();
         let unwritten = matches!(self.ping, Ping::Unwritten { .. });
@@ -135,7 +138,8 @@ impl Machine {
         self.note_local_stall(now);
         self.heard = Some(now);
         self.doubted = false;
-        // A PING that is not written yet stays: it was asked for a reason that these bytes may not answer.
+        // A PING that is not written yet stays: it was asked for a reason that these bytes may not
+        // answer.
         if let Ping::Out { .. } = self.ping {
             self.ping = Ping::Rest;
         }
@@ -145,8 +149,8 @@ impl Machine {
         }
     }
 
-    /// A pause is noted at the first run after it, also when bytes are found then: the peer is well, but the round
-    /// trip would measure the pause.
+    /// A pause is noted at the first run after it, also when bytes are found then: the peer is
+    /// well, but the round trip would measure the pause.
     pub(super) fn note_local_stall(&mut self, now: Duration) {
         let trial = self.trial_mut().and_then(|trial| trial.note_gap(now));
         let write_stall = self

@@ -297,6 +297,11 @@ fn busy_peer_that_freezes_is_unresponsive_at_the_next_deadline_and_dead_one_time
     assert_eq!((first.started, verdict), (30 * S, Verdict::Unresponsive));
     assert_eq!(first.outcome.unwrap().0, 32 * S);
     assert_eq!(world.client.died_at(), Some(33_750 * MS));
+    assert_eq!(
+        world.client.pings.len(),
+        2,
+        "the first exchange's and the deadline's"
+    );
 }
 
 // T73
@@ -469,4 +474,44 @@ fn late_call_on_a_frozen_peer_leads_to_its_conviction() {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).expect("a short run")
+}
+
+// 2,000 calls a second that all run out of time after 4 ms
+#[test]
+fn storm_of_short_deadlines_on_a_healthy_peer_costs_forty_pings_a_second() {
+    let mut world = World::new(Keepalive::on_demand(), Keepalive::off(), 200);
+    world.call(S, Some(0));
+    world.run(10 * MS);
+    let call = |n: u64| Job {
+        at: 10 * MS + n * 500,
+        timeout: 4 * MS,
+        size: 100,
+        answer_after: None,
+    };
+    world.client.jobs = (0..2000).map(call).collect();
+    let before = world.client.pings.len();
+    world.run(2 * S);
+    assert!(
+        (30..=41).contains(&(world.client.pings.len() - before)),
+        "{}",
+        world.client.pings.len()
+    );
+    assert_eq!(world.client.machine.peer(), Peer::Alive);
+}
+
+// The call is written, but the PING that asks for it is not
+#[test]
+fn written_call_on_a_frozen_peer_behind_our_own_bulk_is_not_reading() {
+    let mut world = known(Keepalive::on_demand());
+    world.capacity(200_000);
+    world.server.dies_at = Some(11 * MS);
+    world.run(20 * MS);
+    let call = world.call(2 * S, None);
+    world.run(30 * MS);
+    world.client.send_bulk(3_000_000);
+    world.run(4 * S);
+    assert_eq!(
+        outcome(&world, call).1,
+        Outcome::Verdict(Verdict::NotReading)
+    );
 }

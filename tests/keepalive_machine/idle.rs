@@ -144,3 +144,17 @@ fn quiet_call_starts_cause_no_ping_and_no_clock() {
     calls_only.handle_call_started(ms(1));
     assert!(calls_only.call_start_is_quiet());
 }
+
+// A watch that begins and ends a thousand times a second is no reason to ask as often
+#[test]
+fn storm_of_dropped_calls_on_a_silent_peer_costs_one_ping_an_interval() {
+    let mut machine = known(&Keepalive::every(ms(100)).while_idle(false));
+    for at in 1000..4000 {
+        machine.handle_call_started(ms(at));
+        if machine.poll_ping(ms(at)).is_some() {
+            machine.handle_ping_flushed(ms(at));
+        }
+        machine.handle_call_ended(ms(at));
+    }
+    assert_eq!(machine.counters().pings_sent, 30);
+}

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::world::{Job, MS, Outcome, Pattern, S, World, at};
+use super::end::{Job, Outcome};
+use super::link::{MS, Pattern, S, at, micros};
+use super::world::World;
 use ttrpc_keepalive::keepalive::{
     DeadReason, Keepalive, OnSilence, Peer, State, Support, Unknown, Verdict,
 };
@@ -470,10 +472,6 @@ fn late_call_on_a_frozen_peer_leads_to_its_conviction() {
     world.call(2 * S, None);
     world.run(60 * S);
     assert_eq!(world.client.died_at(), Some(13_750 * MS));
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).expect("a short run")
 }
 
 // 2,000 calls a second that all run out of time after 4 ms

@@ -6,5 +6,7 @@
 )]
 
 mod cases;
+mod end;
+mod link;
 mod random;
 mod world;

@@ -1,7 +1,9 @@
 //! Ten thousand random connections: pauses on both sides, deaths, old peers, full sockets, late
 //! calls. T70.
 
-use super::world::{Job, MS, Outcome, Pattern, S, World, at};
+use super::end::{Job, Outcome};
+use super::link::{MS, Pattern, S, at};
+use super::world::World;
 use ttrpc_keepalive::keepalive::{DeadReason, Keepalive, OnSilence, Support, Verdict};
 
 const SEEDS: u64 = 10_000;

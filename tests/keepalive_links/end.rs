@@ -74,6 +74,7 @@ struct Trial {
     looks: u32,
     last_look: u64,
     longest_gap: u64,
+    mixed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,6 +88,8 @@ pub(crate) struct Conviction {
     pub(crate) after: u64,
     pub(crate) looks: u32,
     pub(crate) longest_gap: u64,
+    /// A write was blocked meanwhile, and its looks cannot be told from the trial's.
+    pub(crate) mixed: bool,
 }
 
 impl End {
@@ -391,8 +394,10 @@ impl End {
                 looks: 0,
                 last_look: since.map_or(0, micros),
                 longest_gap: 0,
+                mixed: false,
             };
         }
+        self.trial.mixed |= self.machine.write_blocked_since().is_some();
         if self.machine.look_due(at(now)) && since.is_some() {
             self.trial.looks += 1;
             self.trial.longest_gap = self.trial.longest_gap.max(now - self.trial.last_look);
@@ -454,6 +459,7 @@ impl End {
                         after: now - self.trial.since.map_or(now, micros),
                         looks: self.trial.looks,
                         longest_gap: self.trial.longest_gap,
+                        mixed: self.trial.mixed,
                     });
                 }
                 _ => {}

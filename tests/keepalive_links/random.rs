@@ -235,13 +235,17 @@ fn run(seed: u64, totals: &mut Totals) -> Result<(), String> {
                 totals.convictions_silent += 1;
                 ensure(scenario.knows, "an old peer was convicted by silence")?;
                 ensure(conviction.after >= timeout, "convicted before the timeout")?;
-                ensure(conviction.looks <= 12, "more than twelve looks")?;
-                let on_time = conviction.longest_gap <= timeout.div_ceil(4);
+                let told_apart = !conviction.mixed;
+                ensure(
+                    !told_apart || conviction.looks <= 12,
+                    "more than twelve looks",
+                )?;
+                let on_time = told_apart && conviction.longest_gap <= timeout.div_ceil(4);
                 ensure(
                     !on_time || conviction.after == timeout,
                     "not at the timeout though each look was on time",
                 )?;
-                let half = conviction.longest_gap <= timeout / 2;
+                let half = told_apart && conviction.longest_gap <= timeout / 2;
                 ensure(
                     !half || conviction.after <= 2 * timeout,
                     "later than twice the timeout without a late look",

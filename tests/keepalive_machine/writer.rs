@@ -88,7 +88,7 @@ fn bytes_taken_by_a_writer_that_was_never_blocked_are_no_life() {
 fn peer_that_sends_and_does_not_read_is_convicted_all_the_same() {
     let mut machine = known(&every_second());
     machine.handle_write_blocked(ms(0));
-    let dead = (1..).map(ms).find(|&now| {
+    let dead = (1..10_000).map(ms).find(|&now| {
         machine.handle_bytes(now);
         if machine.look_due(now) {
             look(&mut machine, now);

@@ -193,7 +193,7 @@ impl Machine {
     /// PINGs, not 1,000.
     pub fn handle_ping_wish(&mut self, now: Duration, p: Duration) {
         let now = self.advance(now);
-        let fresh = |at: Option<Duration>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
+        let fresh = |at: Option<Duration>| at.is_some_and(|at| p.saturating_sub(at) < FRESH);
         let wanted =
             self.may_send && self.support != Support::No && matches!(self.ping, Ping::Rest);
         if wanted && !self.is_over() && !fresh(self.heard) && !fresh(self.last_ping) {

@@ -73,8 +73,8 @@ impl Machine {
     /// connection that is open.
     #[must_use]
     pub fn verdict(&self, now: Duration, call: &CallDeadline, write: WriteFacts) -> Verdict {
-        let fresh =
-            |at: Option<Duration>| at.is_some_and(|at| at.saturating_add(FRESH) >= call.p());
+        let p = call.p();
+        let fresh = |at: Option<Duration>| at.is_some_and(|at| p.saturating_sub(at) <= FRESH);
         let unwritten_ping = matches!(self.ping, Ping::Unwritten { .. });
         let waits_for_ping = unwritten_ping && self.may_send && self.support != Support::No;
         judge(&Facts {

@@ -101,6 +101,27 @@ fn peer_that_sends_and_does_not_read_is_convicted_all_the_same() {
     );
 }
 
+// A server parks because its peer does not read: it must not be kept from saying so
+#[test]
+fn parked_reader_does_not_stop_the_write_stall() {
+    let mut machine = Machine::new(&every_second(), Role::Server, 0);
+    machine.handle_bytes(ms(0));
+    machine.handle_ping(ms(0));
+    machine.handle_write_blocked(ms(0));
+    machine.handle_parked(ms(10));
+    for at in [250, 500, 750, 1000] {
+        assert!(machine.look_due(ms(at)));
+        machine.handle_look(
+            ms(at),
+            Look {
+                drained: false,
+                write_refused: true,
+            },
+        );
+    }
+    assert_eq!(machine.state(), State::Dead(DeadReason::NotReading));
+}
+
 #[test]
 fn nobody_is_convicted_for_a_blocked_write_that_nobody_watches() {
     let mut machine = known(&Keepalive::on_demand());

@@ -275,3 +275,28 @@ fn ping_that_cannot_be_written_to_an_unknown_peer_speaks_of_the_writer() {
         "nobody waits for a PING to a peer that does not know it"
     );
 }
+
+// Two runs half a lead apart are no stall yet, but the time between them was not all attended
+#[test]
+fn run_that_comes_late_counts_for_a_quarter_of_the_lead() {
+    let mut machine = known(&Keepalive::on_demand());
+    machine.handle_call_started(ms(0));
+    machine.handle_ping_wish(ms(100), ms(100));
+    let number = write_ping(&mut machine, ms(100));
+    answer(&mut machine, ms(180), number);
+
+    let mut call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
+    machine.handle_ping_wish(call.p(), call.p());
+    machine.handle_run(ms(1750), Some(call.lead()));
+    write_ping(&mut machine, ms(1750));
+    for (previous, now) in [(1750, 1875), (1875, 2000)] {
+        machine.handle_run(ms(now), Some(call.lead()));
+        call.handle_run(ms(previous), ms(now));
+    }
+    let verdict = machine.verdict(ms(2000), &call, WRITTEN);
+    assert_eq!(
+        verdict,
+        Verdict::Unknown(Unknown::TooEarly),
+        "125 ms of 160 attended, of 250 in all"
+    );
+}

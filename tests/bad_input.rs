@@ -362,7 +362,8 @@ async fn a_message_that_cannot_be_decoded_fails_its_call() {
 async fn requests_that_cannot_be_served_are_told_why() {
     let (mut peer, _) = served_until();
     let pairs = vec![(String::new(), String::new()); 5000];
-    let table: [(&str, &str, i64, Flags, &[(String, String)], Code); 6] = [
+    type Row<'a> = (&'a str, &'a str, i64, Flags, &'a [(String, String)], Code);
+    let table: [Row<'_>; 6] = [
         (
             "demo.Nobody",
             "Say",

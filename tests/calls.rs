@@ -9,13 +9,11 @@ mod support;
 
 use std::sync::Mutex;
 
-use bytes::Bytes;
 use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::Raw;
 use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Server, Status, Verdict};
 
 #[tokio::test(start_paused = true)]

@@ -25,6 +25,18 @@ fn write_that_is_refused_for_the_whole_write_stall_convicts_without_ping_support
     );
 }
 
+#[test]
+fn bytes_that_are_taken_back_end_the_write_stall_and_are_no_life() {
+    let mut machine = known(&every_second());
+    let evidence = machine.last_evidence();
+    machine.handle_write_blocked(ms(100));
+    assert!(machine.look_due(ms(400)));
+    machine.handle_write_withdrawn(ms(400));
+    assert!(!machine.look_due(ms(900)), "there is nothing to try");
+    assert_eq!(machine.write_blocked_since(), None);
+    assert_eq!(machine.last_evidence(), evidence);
+}
+
 // T23, the machine's part
 #[test]
 fn each_byte_taken_restarts_the_write_stall_and_is_life() {

@@ -39,6 +39,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         12 => Just(Operation::Flushed),
         2 => Just(Operation::Blocked),
         2 => any::<bool>().prop_map(|still_blocked| Operation::Progress { still_blocked }),
+        1 => Just(Operation::Withdrawn),
         4 => Just(Operation::CallStarted),
         2 => Just(Operation::CallEnded),
         2 => Just(Operation::CallLate),

@@ -246,6 +246,10 @@ impl Model {
                 }
             }
             Operation::Blocked => self.blocked = self.blocked.or(Some(now)),
+            Operation::Withdrawn => {
+                self.stall = None;
+                self.blocked = None;
+            }
             Operation::Progress { still_blocked } => {
                 if self.blocked.is_some() && !over {
                     self.evidence(now);

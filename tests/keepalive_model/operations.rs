@@ -39,6 +39,7 @@ pub(crate) enum Operation {
     Progress {
         still_blocked: bool,
     },
+    Withdrawn,
     CallStarted,
     CallEnded,
     CallLate,
@@ -133,6 +134,7 @@ fn step(kind: u8, time: u8, argument: u8) -> Step {
         4 => Operation::Response,
         5 | 6 => Operation::Flushed,
         7 => Operation::Blocked,
+        8 if argument >= 192 => Operation::Withdrawn,
         8 => Operation::Progress { still_blocked: odd },
         9 => Operation::CallStarted,
         10 => Operation::CallEnded,
@@ -308,6 +310,7 @@ impl Checked {
             Operation::Progress { still_blocked } => {
                 machine.handle_write_progress(now, still_blocked)
             }
+            Operation::Withdrawn => machine.handle_write_withdrawn(now),
             Operation::CallStarted => machine.handle_call_started(now),
             Operation::CallEnded => machine.handle_call_ended(now),
             Operation::CallLate => machine.handle_call_late(now),

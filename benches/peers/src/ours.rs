@@ -18,9 +18,11 @@ impl Contender for Echo {
 
     async fn serve(address: &str) -> Result<Self::Server> {
         let server = Server::builder()
-            .unary("bench.Echo", "Echo", |_: Context, request: BytesValue| async move {
-                Ok(request)
-            })
+            .unary(
+                "bench.Echo",
+                "Echo",
+                |_: Context, request: BytesValue| async move { Ok(request) },
+            )
             .build()?;
         let listener = Listener::bind(address).await?;
         Ok(tokio::spawn(async move { server.serve(listener).await }))

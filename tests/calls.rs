@@ -54,8 +54,9 @@ async fn every_kind_of_address_is_served_and_called() {
             2 << 20
         );
         assert!(client.probe(secs(5)).await.is_ok());
+        // What it says of the peer is tested where no other work can come between.
         let late = sleep_within(&client, secs(60), ms(50)).await.unwrap_err();
-        assert_eq!(late.verdict(), Some(Verdict::Slow), "{address}");
+        assert!(late.is_deadline(), "{address}: {late}");
         drop((client, late));
         assert!(server.shutdown(secs(10)).await);
         serving.await.unwrap();

@@ -14,7 +14,7 @@ use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Server, Status, Verdict};
+use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Server, Status};
 
 #[tokio::test(start_paused = true)]
 async fn a_call_returns_what_the_handler_answers() {

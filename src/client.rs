@@ -92,8 +92,8 @@ impl Client {
     /// # Errors
     ///
     /// A deadline error with the verdict if no PONG came in time; at once, with
-    /// [`Unknown::NoSupport`](crate::Unknown::NoSupport), if the peer cannot be asked. The
-    /// connection's end, if it has ended.
+    /// [`Unknown::NoSupport`](crate::Unknown::NoSupport), if the peer is known not to answer a
+    /// PING, or [`Keepalive::off`] forbids to send one. The connection's end, if it has ended.
     ///
     /// # Cancel safety
     ///

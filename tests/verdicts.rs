@@ -418,6 +418,23 @@ async fn a_probe_yields_the_round_trip_or_the_verdict() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_probe_may_be_the_first_that_a_peer_hears() {
+    let (client, _) = echo_pair(Keepalive::on_demand());
+    client.probe(secs(1)).await.unwrap();
+    assert_eq!(client.snapshot().support(), Support::Yes);
+
+    // One that says nothing may be an old one.
+    let (client, mut peer) = scripted(Keepalive::on_demand(), 64 << 10);
+    let start = Instant::now();
+    let error = client.probe(secs(1)).await.unwrap_err();
+    assert_passed(start, secs(1));
+    assert_eq!(error.verdict(), Some(Verdict::Unknown(Unknown::NoSupport)));
+    assert_eq!(error.peer(), Summary::Alive);
+    peer.ping().await;
+    peer.silence(secs(60)).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_probe_of_a_peer_that_cannot_be_asked_says_so_at_once() {
     let (client, mut peer) = scripted(Keepalive::on_demand(), 64 << 10);
     let script = async {

@@ -214,7 +214,8 @@ impl ClientSide {
     }
 
     fn start_probe(&mut self, ticket: u64, probe: Probe, turn: &mut Turn<'_, Command>) {
-        if !turn.machine.can_ask() {
+        // A peer of which nothing is known is asked: the probe may be what comes first.
+        if !turn.machine.may_ask() {
             let verdict = Verdict::Unknown(Unknown::NoSupport);
             let late = DeadlineError {
                 timeout: Some(probe.budget),

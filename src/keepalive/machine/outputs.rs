@@ -230,6 +230,13 @@ impl Machine {
         self.may_send && self.support == Support::Yes
     }
 
+    /// Whether asking may bring an answer: this side may send a PING, and the peer is not known to
+    /// leave it unanswered.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        self.may_send && self.support != Support::No
+    }
+
     /// Whether a call that starts now or later needs nothing of the machine at its start: no PING
     /// in front of its request, no clock. Its caller may then write the request directly and
     /// report the call afterwards.

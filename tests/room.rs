@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use support::*;
@@ -350,4 +351,56 @@ async fn room_made_while_a_call_looks_for_it_wakes_the_call() {
         woken.0.load(Ordering::Relaxed),
         "there is room, and nobody told the call"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_peer_is_told_what_is_left_of_the_time() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let client = Client::builder()
+        .keepalive(Keepalive::off())
+        .call_limit(1)
+        .attach(here)
+        .unwrap();
+    let mut peer = Peer::new(there);
+    let calls: Vec<_> = [secs(5), secs(5), Duration::MAX]
+        .map(|limit| {
+            let client = client.clone();
+            tokio::spawn(async move { say_within(&client, limit).await })
+        })
+        .into();
+    let (id, request) = peer.request().await;
+    assert_eq!(request.timeout_nano, 5_000_000_000);
+    sleep(secs(2)).await;
+    peer.respond(id).await;
+    let (id, request) = peer.request().await;
+    let left = u64::try_from(request.timeout_nano).unwrap();
+    assert!((2_990_000_000..=3_000_000_000).contains(&left), "{left}");
+    peer.respond(id).await;
+    let (id, request) = peer.request().await;
+    assert_eq!(request.timeout_nano, i64::MAX, "a limit that never comes");
+    sleep(secs(1)).await;
+    peer.respond(id).await;
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_probe_leaves_at_most_its_ping() {
+    let (client, mut peer) = scripted(Keepalive::on_demand(), 64 << 10);
+    let (first, ()) = tokio::join!(say(&client), peer.first_exchange());
+    first.unwrap();
+    for _ in 0..100 {
+        let mut probe = Box::pin(client.probe(secs(1)));
+        poll_once(probe.as_mut());
+        drop(probe);
+        let mut probe = Box::pin(client.probe(secs(1)));
+        poll_once(probe.as_mut());
+        peer.ping().await;
+        drop(probe);
+        peer.silence(secs(60)).await;
+    }
+    assert_eq!(client.snapshot().late_calls_unanswered(), 0);
+    let (rtt, ()) = tokio::join!(client.probe(secs(1)), peer.answer_ping());
+    assert!(rtt.is_ok());
 }

@@ -255,3 +255,32 @@ async fn a_snapshot_is_of_its_moment_and_its_ages_grow() {
     let awaiting = later.awaiting_pong_for().unwrap();
     assert!(awaiting >= ms(690) && awaiting <= ms(710), "{awaiting:?}");
 }
+
+// C21: what the peer sent before it went away is delivered, and the end is told once.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_came_before_the_peer_went_away_is_delivered() {
+    for round in 0..20 {
+        let (stream, mut peer) = BarePeer::pair();
+        let client = Client::builder().keepalive(Keepalive::off());
+        let client = client.attach(stream).unwrap();
+        let answered = {
+            let client = client.clone();
+            tokio::spawn(async move { say(&client).await })
+        };
+        sleep(ms(1)).await;
+        let bulk = {
+            let client = client.clone();
+            tokio::spawn(async move { say_large(&client, 3 << 20).await })
+        };
+        if round % 2 == 0 {
+            sleep(ms(1)).await;
+        }
+        // It has read only a part of the second request when it answers the first and dies.
+        peer.send(&ttrpc_keepalive::wire::encode_response(1, &text("hello")).unwrap());
+        drop(peer);
+        assert_eq!(answered.await.unwrap().unwrap().value, "hello");
+        let error = bulk.await.unwrap().unwrap_err();
+        assert!(error.is_connection(), "{error:?}");
+        assert!(client.snapshot().state().is_final());
+    }
+}

@@ -72,6 +72,24 @@ impl Process {
         let pid = self.child.id().to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().unwrap();
         assert!(sent.success());
+        // A signal is on its way for a while, and each thread stops by itself.
+        let start = Instant::now();
+        while signal == "-STOP" && !self.is_stopped() {
+            assert!(start.elapsed() < secs(20), "it does not stop");
+            std::thread::sleep(ms(1));
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads.into_iter().all(|thread| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat"));
+            // The state follows the name, which is in brackets.
+            stat.is_ok_and(|stat| {
+                stat.rsplit_once(") ")
+                    .is_some_and(|(_, rest)| rest.starts_with('T'))
+            })
+        })
     }
 }
 

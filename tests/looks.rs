@@ -66,7 +66,7 @@ async fn a_silent_peer_is_asked_after_the_interval_and_convicted_after_the_timeo
     assert!(peer.next().await.is_none(), "the socket is closed");
 }
 
-// DESIGN: `now` is read before the socket is asked.
+// The clock is read before the socket is asked.
 #[tokio::test(start_paused = true)]
 async fn time_that_passes_while_the_socket_is_asked_is_not_held_against_the_peer() {
     let slow = Arc::new(AtomicBool::new(false));

@@ -434,6 +434,11 @@ impl<S: Side> Driver<S> {
             return Next::Turn;
         }
         let mut desk = self.shared.desk();
+        if !desk.commands.is_empty() {
+            // A handle that wrote by itself within this turn has judged by the timer of the turn
+            // before: the deadline of its call may be nobody's.
+            return Next::Turn;
+        }
         desk.direct = self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
         Next::Sleep

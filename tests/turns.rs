@@ -1,0 +1,126 @@
+//! What happens while the driver is in the middle of a turn.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod support;
+
+use std::fmt;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use bytes::BytesMut;
+use support::*;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep, timeout};
+use ttrpc_keepalive::keepalive::Keepalive;
+use ttrpc_keepalive::transport::{Look, Shortcut, Transport};
+use ttrpc_keepalive::{Client, Socket, Verdict};
+
+type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
+
+/// A socket that lets a test do something at each read, which no other task could do just then.
+struct Meddler {
+    socket: Socket,
+    on_read: Hook,
+}
+
+impl fmt::Debug for Meddler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meddler").finish_non_exhaustive()
+    }
+}
+
+impl Transport for Meddler {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        limit: usize,
+    ) -> Poll<io::Result<usize>> {
+        if let Some(hook) = &mut *self.on_read.lock().unwrap() {
+            hook();
+        }
+        self.socket.poll_read(cx, buffer, limit)
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.socket.poll_write(cx, slices)
+    }
+
+    fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Look> {
+        self.socket.poll_look(cx)
+    }
+
+    fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
+        self.socket.shortcut()
+    }
+}
+
+fn meddled(keepalive: Keepalive) -> (Client, Peer<UnixStream>, Hook) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let on_read = Hook::default();
+    let transport = Meddler {
+        socket: Socket::unix(here),
+        on_read: Arc::clone(&on_read),
+    };
+    let client = Client::builder()
+        .keepalive(keepalive)
+        .attach(transport)
+        .unwrap();
+    (client, Peer::new(there), on_read)
+}
+
+type Running<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Begins a future at the read with this number after `from`, and keeps it.
+fn begin_at_read<T: Send + 'static>(
+    hook: &Hook,
+    from: Instant,
+    number: u32,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Arc<Mutex<Option<Running<T>>>> {
+    let kept = Arc::new(Mutex::new(None));
+    let begun = Arc::clone(&kept);
+    let mut future: Option<Running<T>> = Some(Box::pin(future));
+    let mut reads = 0;
+    *hook.lock().unwrap() = Some(Box::new(move || {
+        reads += u32::from(Instant::now() >= from);
+        if reads == number {
+            if let Some(mut future) = future.take() {
+                poll_once(future.as_mut());
+                *begun.lock().unwrap() = Some(future);
+            }
+        }
+    }));
+    kept
+}
+
+// The handle writes the request by itself. When it looked, the timer was still said to fire in
+// time; the turn it met had just seen it fire.
+#[tokio::test(start_paused = true)]
+async fn a_call_written_within_a_turn_ends_at_its_deadline() {
+    let (client, mut peer, hook) = meddled(Keepalive::on_demand());
+    let start = Instant::now();
+    let (reply, ()) = tokio::join!(say_within(&client, secs(2)), peer.first_exchange());
+    reply.unwrap();
+    // The timer for that call fires all the same, and costs two turns.
+    let caller = client.clone();
+    let call = begin_at_read(&hook, start + ms(1750), 2, async move {
+        say_within(&caller, secs(1)).await
+    });
+    sleep(secs(2)).await;
+    let call = call.lock().unwrap().take().unwrap();
+    let error = timeout(secs(10), call).await.unwrap().unwrap_err();
+    assert_passed(start, ms(2750));
+    assert_eq!(error.verdict(), Some(Verdict::Unresponsive));
+}

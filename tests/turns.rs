@@ -105,6 +105,30 @@ fn begin_at_read<T: Send + 'static>(
     kept
 }
 
+// RFC KA-22. The frame is queued behind the driver's back: the rules have not seen the call.
+#[tokio::test(start_paused = true)]
+async fn a_first_request_made_within_a_turn_goes_behind_its_ping() {
+    let (client, mut peer, hook) = meddled(Keepalive::on_demand());
+    let call = begin_at_read(&hook, Instant::now(), 1, async move { say(&client).await });
+    peer.first_exchange().await;
+    let call = call.lock().unwrap().take().unwrap();
+    call.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_any_time_made_within_a_turn_is_not_sent() {
+    let (client, mut peer, hook) = meddled(Keepalive::off());
+    let caller = client.clone();
+    let call = begin_at_read(&hook, Instant::now(), 1, async move {
+        say_within(&caller, ms(0)).await
+    });
+    peer.silence(secs(1)).await;
+    let call = call.lock().unwrap().take().unwrap();
+    let error = call.await.unwrap_err();
+    assert!(error.is_deadline());
+    assert!(error.late_answer().is_none(), "it was never sent");
+}
+
 // The handle writes the request by itself. When it looked, the timer was still said to fire in
 // time; the turn it met had just seen it fire.
 #[tokio::test(start_paused = true)]

@@ -207,9 +207,6 @@ impl ClientSide {
     }
 
     fn expired(&mut self, turn: &Turn<'_, Command>) -> Vec<(Key, CallDeadline, Wrote)> {
-        if !self.deadlines.is_due(turn.now) {
-            return Vec::new();
-        }
         self.deadlines.expired(turn.now, |p| turn.wrote_since(p))
     }
 

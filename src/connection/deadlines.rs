@@ -54,6 +54,13 @@ impl Deadlines {
 
     /// Notes a run of the driver, and which calls have come to `p`.
     pub(super) fn handle_run(&mut self, previous_run: Duration, now: Duration) {
+        self.approach(now);
+        for closing in &mut self.closing {
+            closing.deadline.handle_run(previous_run, now);
+        }
+    }
+
+    fn approach(&mut self, now: Duration) {
         while let Some(first) = self.upcoming.first_entry() {
             if first.key().0 > now {
                 break;
@@ -66,9 +73,6 @@ impl Deadlines {
                 wrote: None,
             });
         }
-        for closing in &mut self.closing {
-            closing.deadline.handle_run(previous_run, now);
-        }
     }
 
     /// Notes once for each call at its deadline what `wrote` says about the time since `p`, and
@@ -78,6 +82,8 @@ impl Deadlines {
         now: Duration,
         wrote: impl Fn(Duration) -> Wrote,
     ) -> Vec<(Key, CallDeadline, Wrote)> {
+        // A call that was made within this turn may have no time at all.
+        self.approach(now);
         let expired = self
             .closing
             .iter_mut()

@@ -214,6 +214,7 @@ impl<S: Side> Driver<S> {
                 desk.waker = Some(cx.waker().clone());
             }
             std::mem::swap(&mut desk.commands, &mut self.commands);
+            desk.outbox.admit();
             self.closing = desk.closing;
             std::mem::take(&mut desk.ping_written)
         };

@@ -277,13 +277,14 @@ impl<'a> Exchange<'a> {
         let alone = shared.open() == 0 && self.outgoing.timeout != Some(Duration::ZERO);
         let direct = alone && desk.may_write();
         shared.claim();
-        desk.outbox.push(id, frame);
         desk.commands.push(command(id));
         if direct {
+            desk.outbox.push(id, frame);
             // The driver learns of the call when it reads the answer, or when its timer fires.
             let timer_is_late = p.is_some_and(|p| desk.wakes_at.is_none_or(|at| at > p));
             shared.write(desk, now, timer_is_late);
         } else {
+            desk.outbox.arrive(id, frame);
             notify(desk);
         }
         Ok(id)

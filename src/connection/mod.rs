@@ -153,11 +153,12 @@ impl<C> Shared<C> {
             return;
         }
         let direct = open == 0 && desk.closing == Closing::No && desk.may_write();
-        desk.outbox.push(stream_id, frame);
         desk.commands.push(command);
         if direct {
+            desk.outbox.push(stream_id, frame);
             self.write(desk, self.clock.now(), false);
         } else {
+            desk.outbox.arrive(stream_id, frame);
             notify(desk);
         }
     }

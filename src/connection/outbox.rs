@@ -45,6 +45,9 @@ pub(super) struct Outbox {
     replies: ReplySlot,
     ping: Option<u64>,
     frames: VecDeque<Queued>,
+    /// Frames of handles of which the rules have not heard. The rules may want a PING in front of
+    /// one, or its call may have run out of time.
+    arrived: VecDeque<Queued>,
     /// Unwritten bytes of streams' frames, those on their way included.
     bytes: usize,
     /// Whether somebody holds a batch. Two writers would tear each other's frames.
@@ -70,11 +73,27 @@ pub(super) struct Batch {
 impl Outbox {
     /// Appends a frame of a stream.
     pub(super) fn push(&mut self, stream_id: u32, frame: Vec<u8>) {
+        let queued = self.queued(stream_id, frame);
+        self.frames.push_back(queued);
+    }
+
+    /// Keeps a frame of a handle until [`Outbox::admit`].
+    pub(super) fn arrive(&mut self, stream_id: u32, frame: Vec<u8>) {
+        let queued = self.queued(stream_id, frame);
+        self.arrived.push_back(queued);
+    }
+
+    /// Appends what has arrived: the rules hear of it before anything is written.
+    pub(super) fn admit(&mut self) {
+        self.frames.append(&mut self.arrived);
+    }
+
+    fn queued(&mut self, stream_id: u32, frame: Vec<u8>) -> Queued {
         self.bytes = self.bytes.saturating_add(frame.len());
-        self.frames.push_back(Queued {
+        Queued {
             kind: Kind::Stream(stream_id),
             bytes: frame.into(),
-        });
+        }
     }
 
     /// Keeps the answer to a PING. Returns whether it replaced an older one.
@@ -115,6 +134,10 @@ impl Outbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
+        self.arrived.is_empty() && self.has_nothing_to_write()
+    }
+
+    fn has_nothing_to_write(&self) -> bool {
         self.begun.is_none()
             && self.frames.is_empty()
             && self.ping.is_none()
@@ -130,7 +153,7 @@ impl Outbox {
 
     /// Takes what is to be written next. `None` if there is nothing, or somebody is writing.
     pub(super) fn begin(&mut self) -> Option<Batch> {
-        if self.writing || self.is_empty() {
+        if self.writing || self.has_nothing_to_write() {
             return None;
         }
         let mut frames = std::mem::take(&mut self.spare);

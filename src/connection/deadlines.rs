@@ -7,17 +7,19 @@ use super::calls::Key;
 use crate::keepalive::CallDeadline;
 
 /// Calls ordered by `p`, the instant at which an unanswered call wants a PING, and apart from them
-/// the few for which it has passed.
+/// those for which it has passed.
+///
+/// Both are ordered: a peer that stops answers no call, so all of them may be late at once, and a
+/// driver that searches for each among all the others looks dead itself meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
     upcoming: BTreeMap<(Duration, Key), CallDeadline>,
-    closing: Vec<Closing>,
+    closing: BTreeMap<(Duration, Key), Closing>,
 }
 
 /// A call between `p` and its deadline.
 #[derive(Debug)]
 struct Closing {
-    key: Key,
     deadline: CallDeadline,
     asked: bool,
     /// As of the first run at the deadline: what is written later does not count.
@@ -37,25 +39,26 @@ impl Deadlines {
     }
 
     pub(super) fn remove(&mut self, key: Key, deadline: &CallDeadline) {
-        if self.upcoming.remove(&(deadline.p(), key)).is_none() {
-            self.closing.retain(|closing| closing.key != key);
+        let at = (deadline.p(), key);
+        if self.upcoming.remove(&at).is_none() {
+            self.closing.remove(&at);
         }
     }
 
     /// The call is known by another key from now on.
     pub(super) fn rename(&mut self, from: Key, to: Key, deadline: &CallDeadline) {
-        if let Some(deadline) = self.upcoming.remove(&(deadline.p(), from)) {
-            self.upcoming.insert((deadline.p(), to), deadline);
-        }
-        if let Some(closing) = self.closing.iter_mut().find(|closing| closing.key == from) {
-            closing.key = to;
+        let (from, to) = ((deadline.p(), from), (deadline.p(), to));
+        if let Some(deadline) = self.upcoming.remove(&from) {
+            self.upcoming.insert(to, deadline);
+        } else if let Some(closing) = self.closing.remove(&from) {
+            self.closing.insert(to, closing);
         }
     }
 
     /// Notes a run of the driver, and which calls have come to `p`.
     pub(super) fn handle_run(&mut self, previous_run: Duration, now: Duration) {
         self.approach(now);
-        for closing in &mut self.closing {
+        for closing in self.closing.values_mut() {
             closing.deadline.handle_run(previous_run, now);
         }
     }
@@ -65,13 +68,13 @@ impl Deadlines {
             if first.key().0 > now {
                 break;
             }
-            let ((_, key), deadline) = first.remove_entry();
-            self.closing.push(Closing {
-                key,
+            let (at, deadline) = first.remove_entry();
+            let closing = Closing {
                 deadline,
                 asked: false,
                 wrote: None,
-            });
+            };
+            self.closing.insert(at, closing);
         }
     }
 
@@ -87,12 +90,11 @@ impl Deadlines {
         let expired = self
             .closing
             .iter_mut()
-            .filter(|closing| closing.deadline.deadline() <= now);
+            .filter(|(_, closing)| closing.deadline.deadline() <= now);
         expired
-            .map(|closing| {
-                let p = closing.deadline.p();
-                let wrote = *closing.wrote.get_or_insert_with(|| wrote(p));
-                (closing.key, closing.deadline.clone(), wrote)
+            .map(|((p, key), closing)| {
+                let wrote = *closing.wrote.get_or_insert_with(|| wrote(*p));
+                (*key, closing.deadline.clone(), wrote)
             })
             .collect()
     }
@@ -100,7 +102,7 @@ impl Deadlines {
     /// The `p` of each call that wants a PING and has not said so.
     pub(super) fn ask(&mut self, now: Duration) -> impl Iterator<Item = Duration> + '_ {
         self.closing
-            .iter_mut()
+            .values_mut()
             // A PING that leaves after the deadline tells this call nothing.
             .filter(move |closing| !closing.asked && closing.deadline.deadline() > now)
             .map(|closing| {
@@ -112,13 +114,13 @@ impl Deadlines {
     /// Whether a call is at its deadline.
     pub(super) fn is_due(&self, now: Duration) -> bool {
         self.closing
-            .iter()
+            .values()
             .any(|closing| closing.deadline.deadline() <= now)
     }
 
     /// When the driver must run next.
     pub(super) fn next_run(&self, previous_run: Duration) -> Option<Duration> {
-        let closing = self.closing.iter();
+        let closing = self.closing.values();
         let next = closing.map(|closing| closing.deadline.next_run(previous_run));
         let upcoming = self.upcoming.first_key_value();
         next.chain(upcoming.map(|((p, _), _)| *p)).min()
@@ -126,7 +128,7 @@ impl Deadlines {
 
     pub(super) fn shortest_lead(&self) -> Option<Duration> {
         self.closing
-            .iter()
+            .values()
             .map(|closing| closing.deadline.lead())
             .min()
     }

@@ -1,6 +1,6 @@
 //! The queue of calls that wait for room: the back-pressure that a caller feels.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 /// Calls that wait before they are encoded, first come, first served.
@@ -9,7 +9,9 @@ use std::task::Waker;
 /// goes with it.
 #[derive(Debug, Default)]
 pub(super) struct Room {
-    waiting: VecDeque<(u64, Waker)>,
+    /// By ticket, which is the order of coming. Any of them may leave at any time, and all do
+    /// when a peer stops: none may have to be searched for.
+    waiting: BTreeMap<u64, Waker>,
     newest: u64,
 }
 
@@ -27,29 +29,31 @@ impl Room {
     /// Joins the queue at its end.
     pub(super) fn enter(&mut self, waker: Waker) -> u64 {
         let ticket = self.ticket();
-        self.waiting.push_back((ticket, waker));
+        self.waiting.insert(ticket, waker);
         ticket
     }
 
     /// Keeps the waker of one that goes on waiting.
     pub(super) fn wait(&mut self, ticket: u64, waker: &Waker) {
-        if let Some((_, kept)) = self.waiting.iter_mut().find(|(other, _)| *other == ticket) {
+        if let Some(kept) = self.waiting.get_mut(&ticket) {
             kept.clone_from(waker);
         }
     }
 
     pub(super) fn is_first(&self, ticket: u64) -> bool {
         self.waiting
-            .front()
+            .first_key_value()
             .is_some_and(|(first, _)| *first == ticket)
     }
 
     pub(super) fn leave(&mut self, ticket: u64) {
-        self.waiting.retain(|(other, _)| *other != ticket);
+        self.waiting.remove(&ticket);
     }
 
     /// The one to wake when there is room.
     pub(super) fn first(&self) -> Option<Waker> {
-        self.waiting.front().map(|(_, waker)| waker.clone())
+        self.waiting
+            .first_key_value()
+            .map(|(_, waker)| waker.clone())
     }
 }

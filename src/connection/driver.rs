@@ -28,10 +28,13 @@ use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
 /// its deadlines, nor other tasks from the thread.
 pub(super) const STEPS: usize = 16;
 
+/// Bytes read in one turn, about, for the same reason: they may be thousands of small frames.
+const SHARE: usize = 256 << 10;
+
 /// Turns full of reading before a look is over although the peer still sends. What the kernel held
 /// when the look was due has been read by then; a peer that sends without end would otherwise keep
 /// every deadline from being seen.
-const PATIENCE: u32 = 4;
+const PATIENCE: u32 = 16;
 
 /// Owns one connection from its beginning to its end. As a future it yields why it ended.
 ///
@@ -203,7 +206,7 @@ impl<S: Side> Driver<S> {
 
     /// Takes what handles have left on the desk.
     fn take_commands(&mut self, cx: &Context<'_>, now: Duration) {
-        let ping_written = {
+        {
             let mut desk = self.shared.desk();
             desk.notified = false;
             if !desk
@@ -216,10 +219,6 @@ impl<S: Side> Driver<S> {
             std::mem::swap(&mut desk.commands, &mut self.commands);
             desk.outbox.admit();
             self.closing = desk.closing;
-            std::mem::take(&mut desk.ping_written)
-        };
-        if ping_written {
-            self.machine.handle_ping_flushed(now);
         }
         let mut commands = std::mem::take(&mut self.commands);
         for command in commands.drain(..) {
@@ -239,9 +238,13 @@ impl<S: Side> Driver<S> {
         cx: &mut Context<'_>,
         now: Duration,
     ) -> Result<Reading, ConnectionError> {
+        let mut share = SHARE;
         for _ in 0..STEPS {
             if self.park(now) {
                 return Ok(Reading::Parked);
+            }
+            if share == 0 {
+                break;
             }
             match self.reader.poll_fill(cx, &mut *self.transport) {
                 Poll::Pending => return Ok(Reading::Drained),
@@ -249,7 +252,7 @@ impl<S: Side> Driver<S> {
                     return Err(ConnectionError::Torn);
                 }
                 Poll::Ready(Ok(0)) => return Err(ConnectionError::PeerClosed),
-                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Ok(read)) => share = share.saturating_sub(read),
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }

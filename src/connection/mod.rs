@@ -62,8 +62,6 @@ struct Desk<C> {
     direct: bool,
     /// When the driver's timer fires. A deadline behind it needs no wake-up of its own.
     wakes_at: Option<Duration>,
-    /// Whether a PING left with a handle's write.
-    ping_written: bool,
     room: Room,
     next_id: Option<u32>,
     closing: Closing,
@@ -95,7 +93,6 @@ impl<C> Shared<C> {
                 shortcut,
                 direct: false,
                 wakes_at: None,
-                ping_written: false,
                 room: Room::default(),
                 next_id: Some(1),
                 closing: Closing::No,
@@ -177,14 +174,14 @@ impl<C> Shared<C> {
             batch.advance(taken);
         }
         let mut desk = self.desk();
-        let ping_written = desk.outbox.end(batch, now);
-        desk.ping_written |= ping_written;
+        // A handle writes only what it found alone, so no PING is among it.
+        desk.outbox.end(batch, now);
         if desk.end.is_some() {
             desk.outbox.clear();
             return;
         }
         let waiting = desk.room.first();
-        if wake || ping_written || !desk.outbox.is_empty() {
+        if wake || !desk.outbox.is_empty() {
             notify(desk);
         } else {
             drop(desk);

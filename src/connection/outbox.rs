@@ -133,8 +133,9 @@ impl Outbox {
         self.bytes
     }
 
+    /// Whether nothing waits and nothing is on its way: a batch that is out may come back.
     pub(super) fn is_empty(&self) -> bool {
-        self.arrived.is_empty() && self.has_nothing_to_write()
+        !self.writing && self.arrived.is_empty() && self.has_nothing_to_write()
     }
 
     fn has_nothing_to_write(&self) -> bool {

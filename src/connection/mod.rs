@@ -131,6 +131,11 @@ impl<C> Shared<C> {
         notify(desk);
     }
 
+    /// Whether the connection has ended, so that nothing which is queued goes out any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.desk().end.is_some()
+    }
+
     /// Waits for the end of the connection.
     pub(crate) async fn closed(&self) -> ConnectionError {
         let mut known = self.known.subscribe();

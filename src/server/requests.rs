@@ -144,8 +144,11 @@ impl Side for ServerSide {
             Command::Answered => {
                 self.running -= 1;
                 turn.machine.handle_call_ended(turn.now);
-                if let Some(incoming) = self.waiting.pop_front() {
-                    self.start(incoming, turn);
+                match self.waiting.pop_front() {
+                    // The last commands are taken after the end, where there may be no runtime
+                    // left to start a handler on, and nobody to receive what it answers.
+                    Some(incoming) if !turn.shared.has_ended() => self.start(incoming, turn),
+                    _ => {}
                 }
             }
         }

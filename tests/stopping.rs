@@ -1,0 +1,87 @@
+//! What a server leaves undone, and what it does not, when it stops or a connection ends.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use protobuf::well_known_types::wrappers::StringValue;
+use support::*;
+use tokio::io::DuplexStream;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use ttrpc_keepalive::{Context, Server};
+
+/// One handler at a time, which counts itself and waits until it is let go.
+fn gated() -> (Server, Arc<AtomicU32>, Arc<Notify>) {
+    let begun = Arc::new(AtomicU32::new(0));
+    let gate = Arc::new(Notify::new());
+    let server = {
+        let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
+        Server::builder()
+            .handler_limit(1)
+            .unary("demo.Echo", "Say", move |_: Context, q: StringValue| {
+                let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
+                async move {
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    gate.notified().await;
+                    Ok(q)
+                }
+            })
+            .build()
+            .unwrap()
+    };
+    (server, begun, gate)
+}
+
+/// A peer whose first request runs and whose second one waits for it.
+async fn one_runs_and_one_waits(there: DuplexStream) -> Peer<DuplexStream> {
+    let mut peer = Peer::new(there);
+    peer.call(1, "Say", "runs").await;
+    peer.call(3, "Say", "waits").await;
+    peer
+}
+
+// The answer of the first handler is on the desk when the connection ends: it must not make room
+// for a request whose answer nobody can receive.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_does_not_begin_when_its_connection_has_ended() {
+    let (server, begun, gate) = gated();
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let mut connection = Box::pin(server.serve_connection(here));
+    let _peer = one_runs_and_one_waits(there).await;
+    assert!(timeout(ms(10), &mut connection).await.is_err());
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+
+    gate.notify_one();
+    sleep(ms(1)).await;
+    drop(connection);
+    sleep(ms(1)).await;
+    assert_eq!(begun.load(Ordering::Relaxed), 1, "the second never begins");
+}
+
+#[test]
+fn a_connection_may_be_dropped_after_its_runtime() {
+    let (server, begun, gate) = gated();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let mut connection = Box::pin(server.serve_connection(here));
+    let peer = runtime.block_on(async {
+        let peer = one_runs_and_one_waits(there).await;
+        assert!(timeout(ms(50), &mut connection).await.is_err());
+        gate.notify_one();
+        sleep(ms(50)).await;
+        peer
+    });
+    drop(connection);
+    drop((peer, runtime));
+    assert_eq!(begun.load(Ordering::Relaxed), 1);
+}

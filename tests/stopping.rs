@@ -85,3 +85,19 @@ fn a_connection_may_be_dropped_after_its_runtime() {
     drop((peer, runtime));
     assert_eq!(begun.load(Ordering::Relaxed), 1);
 }
+
+// As in `select! { _ = &mut serving => .., _ = signal() => server.shutdown(limit).await }`.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_although_nobody_polls_what_it_stops() {
+    let server = echo().build().unwrap();
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let mut connection = Box::pin(server.serve_connection(here));
+    let _there = there;
+    assert!(timeout(ms(10), &mut connection).await.is_err());
+    let stopped = timeout(secs(60), server.shutdown(secs(1))).await;
+    assert_eq!(
+        stopped.ok(),
+        Some(false),
+        "it ends, and says that not all did"
+    );
+}

@@ -33,6 +33,10 @@ use requests::ServerSide;
 /// which passes, and a loop that does not wait makes it worse.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
 
+/// How long a shutdown waits for what it has told to stop. A task needs one turn for that; a future
+/// that nobody polls never has one, and must not hold up the process that wants to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(1);
+
 /// Serves methods on listeners and on connected streams.
 ///
 /// A clone is another handle of the same server.
@@ -139,6 +143,15 @@ impl Server {
     ///
     /// Returns whether all ended in time. The server serves nothing afterwards.
     ///
+    /// [`serve`](Self::serve) and [`serve_connection`](Self::serve_connection) do the work, so they
+    /// must go on being polled: in tasks of their own, or joined with this future. If they are not,
+    /// this returns false 1 s after the limit. A handler that stops its own server spawns this
+    /// future, since one that awaited it would wait for itself.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the server draining, without a limit.
@@ -153,7 +166,8 @@ impl Server {
         });
         let drained = tokio::time::timeout(limit, phase.closed()).await.is_ok();
         phase.send_replace(Phase::Stopped);
-        phase.closed().await;
+        // Only so that their sockets are closed when this returns.
+        let _ = tokio::time::timeout(STOP_PATIENCE, phase.closed()).await;
         drained
     }
 }

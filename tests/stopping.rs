@@ -7,6 +7,8 @@
 
 mod support;
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +17,7 @@ use support::*;
 use tokio::io::DuplexStream;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use ttrpc_keepalive::{Context, Server};
+use ttrpc_keepalive::{Context, Listener, Server};
 
 /// One handler at a time, which counts itself and waits until it is let go.
 fn gated() -> (Server, Arc<AtomicU32>, Arc<Notify>) {
@@ -100,4 +102,21 @@ async fn a_shutdown_ends_although_nobody_polls_what_it_stops() {
         Some(false),
         "it ends, and says that not all did"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_wait_for_the_next_try_to_accept() {
+    let server = echo().build().unwrap();
+    // A socket that does not listen: each accept fails, and the waits between them grow to 1 s.
+    let (socket, _) = UnixStream::pair().unwrap();
+    let socket = UnixListener::from(OwnedFd::from(socket));
+    socket.set_nonblocking(true).unwrap();
+    let listener = Listener::from(tokio::net::UnixListener::from_std(socket).unwrap());
+    let serving = {
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(listener).await })
+    };
+    sleep(ms(4500)).await;
+    assert!(server.shutdown(ms(1)).await, "nothing was left to wait for");
+    serving.await.unwrap();
 }

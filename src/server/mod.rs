@@ -95,7 +95,10 @@ impl Server {
                 }
                 Err(error) => {
                     warn!(%error, wait = ?backoff, "accepting failed");
-                    tokio::time::sleep(backoff).await;
+                    tokio::select! {
+                        () = tokio::time::sleep(backoff) => {}
+                        _ = phase.wait_for(|phase| *phase != Phase::Serving) => break,
+                    }
                     backoff = (backoff * 2).min(ACCEPT_BACKOFF.1);
                 }
             }

@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt, BufWriter, DuplexStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use ttrpc_keepalive::{Context, Listener, Server};
+use ttrpc_keepalive::{ByteStream, ConnectionError, Context, Listener, Server};
 
 /// One handler at a time, which counts itself and waits until it is let go.
 fn gated() -> (Server, Arc<AtomicU32>, Arc<Notify>) {
@@ -119,4 +119,33 @@ async fn a_shutdown_does_not_wait_for_the_next_try_to_accept() {
     sleep(ms(4500)).await;
     assert!(server.shutdown(ms(1)).await, "nothing was left to wait for");
     serving.await.unwrap();
+}
+
+// An answer that left the outbox is not yet with the client: the stream may hold it back.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_sends_what_the_stream_holds_back() {
+    let server = echo().build().unwrap();
+    let (here, there) = tokio::io::duplex(64);
+    let (here_reads, here_writes) = tokio::io::split(here);
+    let stream = ByteStream::new(tokio::io::join(
+        here_reads,
+        BufWriter::with_capacity(1 << 16, here_writes),
+    ));
+    let connection = {
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_connection(stream).await })
+    };
+    let mut peer = Peer::new(there);
+    peer.call(1, "Say", &"x".repeat(1000)).await;
+    sleep(ms(1)).await;
+    let stopping = tokio::spawn(async move { server.shutdown(secs(10)).await });
+    sleep(ms(1)).await;
+    let mut received = Vec::new();
+    peer.stream.read_to_end(&mut received).await.unwrap();
+    assert!(received.len() > 1000, "only {} bytes came", received.len());
+    assert!(stopping.await.unwrap());
+    assert!(matches!(
+        connection.await.unwrap(),
+        ConnectionError::LocalClose
+    ));
 }

@@ -185,12 +185,12 @@ impl<S: Side> Driver<S> {
         Ok(self.sleep(cx, now))
     }
 
-    /// Answers are sent before a server closes. A client whose handles are gone owes nothing, and
-    /// must not wait for a peer that does not read.
+    /// Answers are sent before a server closes, those too that its stream still holds back. A
+    /// client whose handles are gone owes nothing, and must not wait for a peer that does not read.
     fn may_close(&self) -> bool {
         match S::ROLE {
             Role::Client => true,
-            Role::Server => self.shared.desk().outbox.is_empty(),
+            Role::Server => self.writer.is_flushed() && self.shared.desk().outbox.is_empty(),
         }
     }
 

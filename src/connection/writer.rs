@@ -45,6 +45,11 @@ impl Writer {
         self.blocked.is_none() && self.failed.is_none()
     }
 
+    /// Whether the stream has passed on all that it took.
+    pub(super) fn is_flushed(&self) -> bool {
+        !self.unflushed
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }

@@ -186,7 +186,9 @@ impl<C> Shared<C> {
             return;
         }
         let waiting = desk.room.first();
-        if wake || !desk.outbox.is_empty() {
+        // A connection that closes waits for what is being written here.
+        let closing = desk.closing != Closing::No;
+        if wake || closing || !desk.outbox.is_empty() {
             notify(desk);
         } else {
             drop(desk);

@@ -382,6 +382,7 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(1, request(1, 0));
         let batch = outbox.begin().unwrap();
+        assert!(!outbox.is_empty(), "what is being written may come back");
         outbox.push(3, request(3, 0));
         assert!(outbox.begin().is_none());
         outbox.end(batch, NOW);

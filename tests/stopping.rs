@@ -17,7 +17,9 @@ use support::*;
 use tokio::io::{AsyncReadExt, BufWriter, DuplexStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
-use ttrpc_keepalive::{ByteStream, ConnectionError, Context, Listener, Server};
+use ttrpc_keepalive::{
+    ByteStream, Client, Code, ConnectionError, Context, Listener, Server, Status,
+};
 
 /// One handler at a time, which counts itself and waits until it is let go.
 fn gated() -> (Server, Arc<AtomicU32>, Arc<Notify>) {
@@ -148,4 +150,22 @@ async fn a_shutdown_sends_what_the_stream_holds_back() {
         connection.await.unwrap(),
         ConnectionError::LocalClose
     ));
+}
+
+// A RESPONSE with code 0 is a success: the caller would take the failure for an empty message.
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_fails_with_the_status_ok_has_failed() {
+    let server = Server::builder()
+        .unary(
+            "demo.Echo",
+            "Say",
+            |_: Context, _: StringValue| async move {
+                Err::<StringValue, _>(Status::new(Code::OK, "all is well"))
+            },
+        )
+        .build()
+        .unwrap();
+    let (client, _) = pair(server, Client::builder(), 1 << 16);
+    let error = say(&client).await.unwrap_err();
+    assert_eq!(error.status().unwrap().code(), Code::INTERNAL);
 }

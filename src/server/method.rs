@@ -160,8 +160,14 @@ impl Responder {
         }
     }
 
-    pub(super) fn refuse(self, status: &Status) {
-        let frame = encode_status(self.stream_id, status);
+    fn refuse(self, status: &Status) {
+        let frame = if status.code() == Code::OK {
+            // RFC KA-35: the caller would take it for the answer, an empty message.
+            let message = format!("the handler failed with the status {status}");
+            encode_status(self.stream_id, &Status::new(Code::INTERNAL, message))
+        } else {
+            encode_status(self.stream_id, status)
+        };
         self.answer(frame);
     }
 

@@ -186,9 +186,13 @@ pub struct ServerBuilder {
 impl ServerBuilder {
     /// Serves a unary method with messages of rust-protobuf.
     ///
+    /// `service` is the full name, as `demo.Echo`, `method` the bare one, as `Say`. Of two handlers
+    /// for one method the later one serves it.
+    ///
     /// The handler runs in a task of its own on the runtime. A status it returns goes to the
-    /// caller; a panic costs its call, which is answered INTERNAL, and nothing else. A request
-    /// that cannot be decoded is answered INVALID_ARGUMENT without it.
+    /// caller, but OK, which is no failure, as INTERNAL; a panic costs its call, which is answered
+    /// INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT
+    /// without it, a message too large for a frame RESOURCE_EXHAUSTED.
     pub fn unary<Q, R, Answer>(
         mut self,
         service: &str,
@@ -205,7 +209,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Serves a unary method with bytes, for messages that are encoded elsewhere.
+    /// Serves a unary method with bytes, for messages that are encoded elsewhere. Otherwise as
+    /// [`unary`](Self::unary).
     pub fn unary_bytes<Answer>(
         mut self,
         service: &str,

@@ -4,14 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protobuf::Chars;
 use tokio::time::Instant;
 
+use super::method::Served;
 use super::requests::Command;
 use crate::connection::Shared;
 use crate::error::ConnectionError;
 use crate::liveness::{Liveness, Snapshot};
-use crate::wire::Request;
 
 /// The circumstances of one call, for its handler.
 ///
@@ -21,8 +20,7 @@ use crate::wire::Request;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared<Command>>,
-    service: Chars,
-    method: Chars,
+    served: Arc<Served>,
     metadata: Vec<(String, String)>,
     deadline: Option<Duration>,
 }
@@ -30,26 +28,26 @@ pub struct Context {
 impl Context {
     pub(super) fn new(
         shared: Arc<Shared<Command>>,
-        request: &mut Request,
+        served: Arc<Served>,
+        metadata: Vec<(String, String)>,
         deadline: Option<Duration>,
     ) -> Self {
         Self {
             shared,
-            service: std::mem::take(&mut request.service),
-            method: std::mem::take(&mut request.method),
-            metadata: std::mem::take(&mut request.metadata),
+            served,
+            metadata,
             deadline,
         }
     }
 
     /// The full name of the service that was called, as `demo.Echo`.
     pub fn service(&self) -> &str {
-        &self.service
+        &self.served.service
     }
 
     /// The bare name of the method that was called, as `Say`.
     pub fn method(&self) -> &str {
-        &self.method
+        &self.served.name
     }
 
     /// All metadata, in the order in which it came; keys may repeat.
@@ -100,8 +98,8 @@ impl Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
-            .field("service", &&*self.service)
-            .field("method", &&*self.method)
+            .field("service", &self.service())
+            .field("method", &self.method())
             .field("metadata", &self.metadata)
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()

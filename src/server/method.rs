@@ -29,19 +29,33 @@ impl fmt::Debug for dyn Method {
     }
 }
 
+/// A method that is served, with its names. A call has them from here: those in its request are
+/// slices of the frame, and would keep all of it in memory for as long as the handler runs.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) service: String,
+    pub(super) name: String,
+    pub(super) method: Box<dyn Method>,
+}
+
 /// The methods of a server, by service and name.
 #[derive(Default)]
 pub(super) struct Methods {
-    services: HashMap<String, HashMap<String, Arc<dyn Method>>>,
+    services: HashMap<String, HashMap<String, Arc<Served>>>,
 }
 
 impl Methods {
-    pub(super) fn add(&mut self, service: &str, method: &str, run: Arc<dyn Method>) {
+    pub(super) fn add(&mut self, service: &str, name: &str, method: impl Method + 'static) {
         let methods = self.services.entry(service.to_owned()).or_default();
-        methods.insert(method.to_owned(), run);
+        let served = Served {
+            service: service.to_owned(),
+            name: name.to_owned(),
+            method: Box::new(method),
+        };
+        methods.insert(name.to_owned(), Arc::new(served));
     }
 
-    pub(super) fn find(&self, service: &str, method: &str) -> Result<&Arc<dyn Method>, Status> {
+    pub(super) fn find(&self, service: &str, method: &str) -> Result<&Arc<Served>, Status> {
         let unimplemented = |message| Status::new(Code::UNIMPLEMENTED, message);
         let Some(methods) = self.services.get(service) else {
             return Err(unimplemented(format!(
@@ -91,7 +105,10 @@ where
     fn start(&self, context: Context, payload: Bytes, responder: Responder) {
         let handler = Arc::clone(&self.handler);
         tokio::spawn(async move {
-            match Q::parse_from_tokio_bytes(&payload) {
+            let request = Q::parse_from_tokio_bytes(&payload);
+            // The frame, which is not needed any more, may be large and the handler slow.
+            drop(payload);
+            match request {
                 Ok(request) => match handler(context, request).await {
                     Ok(reply) => responder.reply(&reply),
                     Err(status) => responder.refuse(&status),

@@ -205,7 +205,7 @@ impl ServerBuilder {
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
         self.methods
-            .add(service, method, Arc::new(Typed::<_, Q>::new(handler)));
+            .add(service, method, Typed::<_, Q>::new(handler));
         self
     }
 
@@ -220,8 +220,7 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
-        self.methods
-            .add(service, method, Arc::new(Untyped::new(handler)));
+        self.methods.add(service, method, Untyped::new(handler));
         self
     }
 

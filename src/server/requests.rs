@@ -9,7 +9,7 @@ use std::time::Duration;
 use tracing::debug;
 
 use super::context::Context;
-use super::method::{Method, Methods, Responder};
+use super::method::{Methods, Responder, Served};
 use crate::config::ServerLimits;
 use crate::connection::{Side, Turn};
 use crate::error::ConnectionError;
@@ -40,7 +40,7 @@ pub(super) struct ServerSide {
 /// A request that was taken.
 #[derive(Debug)]
 struct Incoming {
-    method: Arc<dyn Method>,
+    served: Arc<Served>,
     stream_id: u32,
     request: Request,
     deadline: Option<Duration>,
@@ -76,7 +76,7 @@ impl ServerSide {
                 "the server is shutting down",
             ));
         }
-        let method = Arc::clone(self.methods.find(&request.service, &request.method)?);
+        let served = Arc::clone(self.methods.find(&request.service, &request.method)?);
         if frame.header.flags.contains(Flags::REMOTE_OPEN) {
             return Err(Status::new(
                 Code::UNIMPLEMENTED,
@@ -97,7 +97,7 @@ impl ServerSide {
             },
         };
         let incoming = Incoming {
-            method,
+            served,
             stream_id,
             request,
             deadline,
@@ -123,14 +123,18 @@ impl ServerSide {
         Ok(())
     }
 
-    fn start(&mut self, mut incoming: Incoming, turn: &Turn<'_, Command>) {
+    fn start(&mut self, incoming: Incoming, turn: &Turn<'_, Command>) {
         self.running += 1;
+        let Incoming {
+            served,
+            stream_id,
+            request,
+            deadline,
+        } = incoming;
         let shared = Arc::clone(turn.shared);
-        let responder = Responder::new(Arc::clone(&shared), incoming.stream_id);
-        let request = &mut incoming.request;
-        let payload = std::mem::take(&mut request.payload);
-        let context = Context::new(shared, request, incoming.deadline);
-        incoming.method.start(context, payload, responder);
+        let responder = Responder::new(Arc::clone(&shared), stream_id);
+        let context = Context::new(shared, Arc::clone(&served), request.metadata, deadline);
+        served.method.start(context, request.payload, responder);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a server leaves undone, and what it does not, when it stops or a connection ends.
+//! What a server holds on to and for how long: requests, answers, connections, itself.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::{AsyncReadExt, BufWriter, DuplexStream};
@@ -168,4 +169,26 @@ async fn a_handler_that_fails_with_the_status_ok_has_failed() {
     let (client, _) = pair(server, Client::builder(), 1 << 16);
     let error = say(&client).await.unwrap_err();
     assert_eq!(error.status().unwrap().code(), Code::INTERNAL);
+}
+
+// The names in a request are slices of its frame: a handler that runs long must not keep 4 MiB for
+// two words.
+#[tokio::test]
+async fn a_handler_holds_no_more_of_its_request_than_the_payload() {
+    let server = Server::builder()
+        .unary_bytes(
+            "demo.Echo",
+            "Alone",
+            |call: Context, payload: Bytes| async move {
+                assert_eq!((call.service(), call.method()), ("demo.Echo", "Alone"));
+                assert!(payload.is_unique(), "nobody else holds the frame");
+                Ok(payload.slice(..1))
+            },
+        )
+        .build()
+        .unwrap();
+    let (client, _) = pair(server, Client::builder(), 64 << 10);
+    let request = vec![7; 1 << 20];
+    let reply = client.call_bytes("demo.Echo", "Alone", &request).await;
+    assert_eq!(reply.unwrap()[..], [7]);
 }

@@ -13,6 +13,7 @@ REQUEST, RESPONSE, DATA, PING, PONG = 1, 2, 3, 4, 5
 NAMES = {REQUEST: "REQUEST", RESPONSE: "RESPONSE", DATA: "DATA", PING: "PING", PONG: "PONG"}
 MAX_PAYLOAD = 4 << 20
 LENGTH_LIMIT = 1 << 28
+PING_ID = 0xFFFF_FFFF
 MAX_ECHO = 64
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 4, 8, 12
 HI = bytes.fromhex("0a026869")
@@ -255,7 +256,7 @@ class Server:
             return [Frame(PONG, frame.stream_id, 0, frame.payload)]
         if frame.kind != REQUEST:
             return []  # KA-6, KA-17, KA-37: there are no streams but unary ones here
-        if frame.stream_id % 2 == 0 or frame.stream_id <= self.last_id:
+        if frame.stream_id % 2 == 0 or frame.stream_id == PING_ID or frame.stream_id <= self.last_id:
             return [status(frame, INVALID_ARGUMENT)]  # KA-31
         self.last_id = frame.stream_id
         if frame.skipped:

@@ -185,17 +185,20 @@
 //! | calls in flight | [`call_limit`](ClientBuilder::call_limit) | 65,536 | calls wait, within their timeouts |
 //! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
 //! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |
-//! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection | RESOURCE_EXHAUSTED at once |
+//! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection, of up to 4 MiB each | RESOURCE_EXHAUSTED at once |
 //! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some |
 //! | PONGs waiting to be written | fixed | 1 | the newest PING is answered |
 //! | a frame | fixed | 4 MiB | costs its own call |
+//! | connections of a server | none | | the operating system refuses: accepting waits and tries again |
+//!
+//! Not in this version: streaming calls, and vsock.
 //!
 //! # Map
 //!
 //! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,
 //! both without I/O and without a clock, for whoever builds something else of them. [`transport`]
-//! is what a connection runs over. The protocol is specified in `RFC.md`; the code cites its
-//! clauses by their ids (`RFC KA-14`).
+//! is what a connection runs over. The protocol is specified in [`rfc`], which is `RFC.md`; the
+//! code cites its clauses by their ids (`RFC KA-14`).
 //!
 //! [ttrpc]: https://github.com/containerd/ttrpc
 
@@ -209,6 +212,9 @@ mod connection;
 mod error;
 pub mod keepalive;
 mod liveness;
+#[cfg(doc)]
+#[doc = include_str!("../RFC.md")]
+pub mod rfc {}
 mod seed;
 mod server;
 pub mod status;

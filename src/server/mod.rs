@@ -72,7 +72,12 @@ impl Server {
     /// Accepts and serves connections until [`shutdown`](Self::shutdown), then until those
     /// connections have ended.
     ///
-    /// Errors of accepting are logged and waited out.
+    /// Errors of accepting are logged and waited out, for 5 ms at first and 1 s at most. The number
+    /// of connections has no limit here; the limits of [`ServerBuilder`] are for each of them.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled.
     ///
     /// # Cancel safety
     ///
@@ -109,6 +114,10 @@ impl Server {
 
     /// Serves one connected stream until it ends, and yields why it did. A peer that is done
     /// closes: [`ConnectionError::PeerClosed`] is the ordinary end.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled.
     ///
     /// # Cancel safety
     ///
@@ -242,6 +251,8 @@ impl ServerBuilder {
 
     /// Requests that wait for a handler to end, on one connection: at least 1, 1,024 by default.
     /// Further ones are answered RESOURCE_EXHAUSTED at once.
+    ///
+    /// Each may be as large as a frame, 4 MiB: lower this for clients that are not trusted.
     pub fn waiting_limit(mut self, waiting: usize) -> Self {
         self.config.limits.waiting = waiting;
         self

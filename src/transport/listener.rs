@@ -44,6 +44,10 @@ impl Listener {
     ///
     /// If the address cannot be read, or the operating system refuses it.
     ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with I/O enabled.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind.

@@ -231,6 +231,37 @@ fn time_while_the_reader_is_parked_does_not_make_a_peer_unresponsive() {
     );
 }
 
+// A PING that is out when the reader parks is given its whole time anew
+#[test]
+fn time_waited_before_the_reader_parked_is_not_counted_afterwards() {
+    for (parks, verdict) in [
+        (true, Verdict::Unknown(Unknown::TooEarly)),
+        (false, Verdict::Unresponsive),
+    ] {
+        let mut machine = Machine::new(&Keepalive::on_demand(), Role::Server, 0);
+        machine.handle_ping(ms(0));
+        machine.handle_call_started(ms(0));
+        let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
+        let run = |machine: &mut Machine, quarters: u32| {
+            let now = call.p() + call.lead() / 4 * quarters;
+            machine.handle_run(now, Some(call.lead()));
+            now
+        };
+        let p = run(&mut machine, 0);
+        machine.handle_ping_wish(p, p);
+        write_ping(&mut machine, p);
+        run(&mut machine, 1);
+        run(&mut machine, 2);
+        let now = run(&mut machine, 3);
+        if parks {
+            machine.handle_parked(now);
+            machine.handle_resumed(now);
+        }
+        let now = run(&mut machine, 4);
+        assert_eq!(machine.verdict(now, &call, WRITTEN), verdict);
+    }
+}
+
 // A PING whose calls are gone is not kept for the next one
 #[test]
 fn ping_of_an_unwatched_connection_goes_with_the_calls_that_wait_for_it() {

@@ -30,6 +30,20 @@ fn peer_that_answers_a_request_and_not_its_ping_is_never_asked_nor_judged_again(
     }
 }
 
+// RFC KA-23
+#[test]
+fn response_that_no_ping_went_before_decides_nothing() {
+    for keepalive in [Keepalive::off(), Keepalive::on_demand()] {
+        let mut machine = Machine::new(&keepalive, Role::Client, 0);
+        machine.handle_call_started(ms(0));
+        // Where there is one the PING is on its way, and not yet written.
+        assert_eq!(machine.poll_ping(ms(0)).is_some(), !keepalive.is_off());
+        machine.handle_bytes(ms(5));
+        machine.handle_response(ms(5));
+        assert_eq!(machine.support(), Support::Unknown);
+    }
+}
+
 #[test]
 fn peer_that_answers_its_ping_first_is_known_and_stays_so() {
     let mut machine = Machine::new(&Keepalive::on_demand(), Role::Client, 0);

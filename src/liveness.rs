@@ -131,6 +131,16 @@ impl Known {
         seen != self.visible()
     }
 
+    /// Takes over the end, once. Returns whether it is new.
+    pub(crate) fn end_at(&mut self, now: Duration, end: Option<&ConnectionError>) -> bool {
+        if self.end.is_some() || end.is_none() {
+            return false;
+        }
+        self.end = end.cloned();
+        self.since = now;
+        true
+    }
+
     fn visible(&self) -> impl PartialEq + use<> {
         (
             (self.state, self.end.is_some(), self.support, self.peer),

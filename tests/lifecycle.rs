@@ -284,3 +284,18 @@ async fn a_response_that_came_before_the_peer_went_away_is_delivered() {
         assert!(client.snapshot().state().is_final());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_last_read_brought_is_in_the_last_snapshot() {
+    let (client, mut peer) = scripted(Keepalive::on_demand(), 64 << 10);
+    let mut call = Box::pin(say(&client));
+    poll_once(call.as_mut());
+    let number = peer.ping().await;
+    peer.send(pong(u32::MAX, Flags::NONE, &number.to_be_bytes()))
+        .await;
+    drop(peer);
+    assert!(call.await.unwrap_err().is_connection());
+    let last = client.snapshot();
+    assert_eq!(last.support(), Support::Yes);
+    assert_eq!(last.counters().keepalive.pongs_received, 1);
+}

@@ -408,6 +408,11 @@ impl<S: Side> Driver<S> {
             }
             log(event);
         }
+        self.tell(now, dead.as_ref());
+        dead.map_or(Ok(()), Err)
+    }
+
+    fn tell(&self, now: Duration, end: Option<&ConnectionError>) {
         let mut counters = Counters {
             keepalive: self.machine.counters(),
             pongs_coalesced: self.pongs_coalesced,
@@ -417,10 +422,8 @@ impl<S: Side> Driver<S> {
         let late = self.side.late_unanswered();
         self.shared.known.send_if_modified(|known| {
             let changed = known.update(now, &self.machine, counters, late);
-            known.end = dead.clone();
-            changed
+            known.end_at(now, end) || changed
         });
-        dead.map_or(Ok(()), Err)
     }
 
     /// Sets the timer to the earliest deadline of all, and tells handles what they may do alone.
@@ -453,7 +456,7 @@ impl<S: Side> Driver<S> {
     fn end(&mut self, end: &ConnectionError) {
         self.ended = true;
         let now = self.last_run;
-        self.machine.handle_closed();
+        // What the last turn learned before it met the end.
         while let Some(event) = self.machine.poll_event() {
             log(event);
         }
@@ -463,10 +466,8 @@ impl<S: Side> Driver<S> {
             }
             _ => info!(reason = %end, "the connection has ended"),
         }
-        self.shared.known.send_modify(|known| {
-            known.end = Some(end.clone());
-            known.since = now;
-        });
+        self.tell(now, Some(end));
+        self.machine.handle_closed();
         let commands = {
             let mut desk = self.shared.desk();
             desk.end = Some(end.clone());

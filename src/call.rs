@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::buffers;
 use crate::connection::{Exchange, Handle, Outgoing, Payload};
 use crate::error::Error;
 use crate::wire::Response;
@@ -97,8 +98,14 @@ impl<R> Future for CallFuture<'_, R> {
         let envelope = ready!(Pin::new(&mut self.exchange).poll(cx))?;
         // Here and not in the driver: decoding a large message must not hold up a PONG.
         let response = Response::decode(&envelope).map_err(Error::InvalidResponse)?;
+        drop(envelope);
         Poll::Ready(match response.status {
-            None => (self.decode)(&response.payload).map_err(Error::InvalidMessage),
+            None => {
+                let message = (self.decode)(&response.payload).map_err(Error::InvalidMessage);
+                let size = response.payload.len();
+                buffers::give(response.payload, size);
+                message
+            }
             Some(status) => {
                 let evidence = self.handle.shared().snapshot().evidence();
                 Err(Error::from_status(status, evidence, self.timeout))

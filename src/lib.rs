@@ -204,6 +204,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffers;
 mod call;
 mod client;
 mod clock;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 
+use crate::buffers;
 use crate::keepalive::{Reply, ReplySlot};
 use crate::wire::{Flags, ping, pong};
 
@@ -24,7 +25,10 @@ const BATCH_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 struct Queued {
     kind: Kind,
+    /// What is unwritten of it.
     bytes: Bytes,
+    /// Its length in all.
+    size: usize,
 }
 
 #[derive(Debug)]
@@ -33,6 +37,13 @@ enum Kind {
     Stream(u32),
     Ping(u64),
     Pong(Reply),
+}
+
+impl Queued {
+    fn new(kind: Kind, bytes: Bytes) -> Self {
+        let size = bytes.len();
+        Self { kind, bytes, size }
+    }
 }
 
 /// Frames waiting to be written on one connection.
@@ -90,10 +101,7 @@ impl Outbox {
 
     fn queued(&mut self, stream_id: u32, frame: Vec<u8>) -> Queued {
         self.bytes = self.bytes.saturating_add(frame.len());
-        Queued {
-            kind: Kind::Stream(stream_id),
-            bytes: frame.into(),
-        }
+        Queued::new(Kind::Stream(stream_id), frame.into())
     }
 
     /// Keeps the answer to a PING. Returns whether it replaced an older one.
@@ -164,16 +172,11 @@ impl Outbox {
         // its peer knows PING (RFC KA-14, KA-15).
         if let Some(reply) = self.replies.take() {
             let bytes = pong(reply.stream_id, Flags::default(), &reply.payload).into();
-            frames.push_back(Queued {
-                kind: Kind::Pong(reply),
-                bytes,
-            });
+            frames.push_back(Queued::new(Kind::Pong(reply), bytes));
         }
         if let Some(number) = self.ping.take() {
-            frames.push_back(Queued {
-                kind: Kind::Ping(number),
-                bytes: Bytes::copy_from_slice(&ping(number)),
-            });
+            let bytes = Bytes::copy_from_slice(&ping(number));
+            frames.push_back(Queued::new(Kind::Ping(number), bytes));
         }
         let mut bytes = 0;
         while frames.len() < SLICES && bytes < BATCH_BYTES {
@@ -261,7 +264,9 @@ impl Batch {
             }
             self.written_ping |= matches!(queued.kind, Kind::Ping(_));
             self.begun = false;
-            self.frames.pop_front();
+            if let Some(written) = self.frames.pop_front() {
+                buffers::give(written.bytes, written.size);
+            }
         }
     }
 }

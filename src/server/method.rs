@@ -12,6 +12,7 @@ use tracing::error;
 
 use super::context::Context;
 use super::requests::Command;
+use crate::buffers;
 use crate::connection::Shared;
 use crate::status::{Code, Status};
 use crate::wire::{Encode, Raw, encode_response, encode_status};
@@ -107,7 +108,8 @@ where
         tokio::spawn(async move {
             let request = Q::parse_from_tokio_bytes(&payload);
             // The frame, which is not needed any more, may be large and the handler slow.
-            drop(payload);
+            let size = payload.len();
+            buffers::give(payload, size);
             match request {
                 Ok(request) => match handler(context, request).await {
                     Ok(reply) => responder.reply(&reply),

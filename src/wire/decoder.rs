@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::frame::Frame;
 use super::header::{Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader};
+use crate::buffers;
 
 /// Makes frames of bytes that come in pieces of any size.
 ///
@@ -165,8 +166,8 @@ impl Decoder {
             let payload = Bytes::copy_from_slice(take(input, length));
             return Ok(Some(Decoded::Frame(Frame { header, payload })));
         }
-        // Bounded by the check above. `with_capacity` does not write to what it takes.
-        let payload = BytesMut::with_capacity(length);
+        // Bounded by the check above, and not written to before bytes come.
+        let payload = buffers::take_mut(length);
         self.state = State::Payload { header, payload };
         Ok(None)
     }

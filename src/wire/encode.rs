@@ -7,6 +7,7 @@ use super::fields::{
     field_size, integer_size, optional_size, string_size, write_length, write_string,
 };
 use super::header::{Flags, HEADER_LENGTH, Header, MAX_PAYLOAD, MessageType};
+use crate::buffers;
 use crate::status::Status;
 
 /// A message that can be written into a frame.
@@ -209,7 +210,7 @@ fn frame(
         message_type,
         flags,
     };
-    let mut frame = Vec::with_capacity(HEADER_LENGTH + size);
+    let mut frame = buffers::take(HEADER_LENGTH + size);
     frame.extend_from_slice(&header.encode());
     let mut out = CodedOutputStream::vec(&mut frame);
     write(&mut out)

@@ -1,0 +1,157 @@
+//! Large buffers, used again.
+//!
+//! Memory that is fresh from the operating system costs a page fault for every 4 KiB, which is more
+//! than copying into it; an allocator that gives large pieces back each time makes every frame pay
+//! that. The invariant: what is kept has a bound for the whole process, whatever the number of
+//! connections, so an idle one holds nothing.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+
+/// Below this size an allocator is as fast.
+const LARGE: usize = 32 << 10;
+
+/// Bytes kept in all: two frames of the largest size, or a hundred of 64 KiB.
+const KEPT: usize = 8 << 20;
+
+static SPARE: Mutex<Spare> = Mutex::new(Spare {
+    buffers: VecDeque::new(),
+    bytes: 0,
+});
+
+/// Empty buffers, the oldest in front.
+#[derive(Debug)]
+struct Spare {
+    buffers: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+/// An empty buffer with room for `size` bytes.
+pub(crate) fn take(size: usize) -> Vec<u8> {
+    let spare = if size < LARGE {
+        None
+    } else {
+        lock(|spare| spare.take(size))
+    };
+    spare.unwrap_or_else(|| Vec::with_capacity(size))
+}
+
+/// An empty buffer to read `size` bytes into.
+pub(crate) fn take_mut(size: usize) -> BytesMut {
+    match Bytes::from(take(size)).try_into_mut() {
+        Ok(buffer) => buffer,
+        // It was made just now, so nobody else has it.
+        Err(_) => BytesMut::with_capacity(size),
+    }
+}
+
+/// Keeps the memory of bytes that are done with, unless somebody else still reads them. `size` is
+/// what they were before they were used up.
+pub(crate) fn give(bytes: Bytes, size: usize) {
+    if size < LARGE {
+        return;
+    }
+    if let Ok(mut buffer) = bytes.try_into_mut() {
+        buffer.clear();
+        let buffer = Vec::from(buffer);
+        if buffer.capacity() >= LARGE {
+            lock(|spare| spare.give(buffer));
+        }
+    }
+}
+
+/// Both critical sections leave the list as it should be, so a panic elsewhere has broken nothing.
+fn lock<R>(run: impl FnOnce(&mut Spare) -> R) -> R {
+    run(&mut SPARE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Spare {
+    /// A buffer that is large enough, and not so large that a small frame would keep it busy.
+    fn take(&mut self, size: usize) -> Option<Vec<u8>> {
+        let fits = size..=size.saturating_mul(2);
+        let at = self
+            .buffers
+            .iter()
+            .rposition(|buffer| fits.contains(&buffer.capacity()))?;
+        let buffer = self.buffers.remove(at)?;
+        self.bytes -= buffer.capacity();
+        Some(buffer)
+    }
+
+    fn give(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() > KEPT {
+            return;
+        }
+        self.bytes += buffer.capacity();
+        self.buffers.push_back(buffer);
+        // The oldest go first, so that what is kept follows the sizes in use.
+        while self.bytes > KEPT {
+            match self.buffers.pop_front() {
+                Some(oldest) => self.bytes -= oldest.capacity(),
+                None => self.bytes = 0,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn empty() -> Spare {
+        Spare {
+            buffers: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_follows_the_sizes_in_use() {
+        let mut spare = empty();
+        for _ in 0..1000 {
+            spare.give(Vec::with_capacity(64 << 10));
+        }
+        assert!(spare.bytes <= KEPT);
+        assert_eq!(spare.buffers.len(), KEPT / (64 << 10));
+        for _ in 0..8 {
+            spare.give(Vec::with_capacity(1 << 20));
+        }
+        assert!(spare.take(1 << 20).is_some());
+        assert!(spare.take(64 << 10).is_none());
+    }
+
+    #[test]
+    fn a_buffer_is_given_only_where_it_fits() {
+        let mut spare = empty();
+        spare.give(Vec::with_capacity(100_000));
+        assert!(spare.take(100_001).is_none(), "too small");
+        assert!(spare.take(40_000).is_none(), "far too large");
+        assert_eq!(
+            spare.take(60_000).map(|buffer| buffer.capacity()),
+            Some(100_000)
+        );
+        assert_eq!((spare.bytes, spare.buffers.len()), (0, 0));
+    }
+
+    #[test]
+    fn memory_that_is_still_read_is_not_used_again() {
+        let bytes = Bytes::from(vec![7; 1 << 20]);
+        let reader = bytes.slice(5..10);
+        give(bytes, 1 << 20);
+        let mut other = take(1 << 20);
+        other.resize(1 << 20, 1);
+        assert_eq!(&reader[..], [7; 5]);
+    }
+
+    #[test]
+    fn a_slice_gives_the_whole_buffer_back() {
+        let mut bytes = Bytes::from(vec![7; 333_333]);
+        let payload = bytes.split_off(100_000);
+        drop(bytes);
+        give(payload, 233_333);
+        let buffer = take_mut(333_333);
+        assert!(buffer.is_empty() && buffer.capacity() >= 333_333);
+    }
+}

@@ -171,6 +171,26 @@ async fn an_oversized_response_fails_its_call_with_both_sizes() {
     reply.unwrap();
 }
 
+// RFC KA-4: DATA too.
+#[tokio::test(start_paused = true)]
+async fn oversized_data_fails_its_call_and_nothing_else() {
+    let (client, mut peer, call) = waiting().await;
+    peer.send(junk(3, 1, Flags::NONE, &vec![0; MAX_PAYLOAD + 1]))
+        .await;
+    let ended = tokio::time::timeout(secs(60), call).await.unwrap();
+    let error = ended.unwrap().unwrap_err();
+    assert!(error.is_peer_fault(), "{error:?}");
+    let (reply, _) = tokio::join!(say(&client), async {
+        assert_eq!(peer.request().await.0, 3);
+        // For a call that has ended it is dropped.
+        peer.send(junk(3, 1, Flags::NONE, &vec![0; MAX_PAYLOAD + 1]))
+            .await;
+        peer.respond(3).await;
+    });
+    reply.unwrap();
+    assert_eq!(client.snapshot().counters().repeated_responses, 0);
+}
+
 // Part 2 number 10
 #[tokio::test(start_paused = true)]
 async fn what_is_too_large_to_send_is_refused_here_and_the_connection_is_untouched() {

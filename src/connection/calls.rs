@@ -295,12 +295,20 @@ impl Side for ClientSide {
     }
 
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Command>) {
-        if header.message_type == MessageType::RESPONSE {
-            let error = Error::ResponseTooLarge(Oversized {
-                size: header.payload_length(),
-                max: MAX_PAYLOAD,
-            });
-            self.handle_end(header.stream_id, Err(error), turn);
+        let id = header.stream_id;
+        match header.message_type {
+            MessageType::RESPONSE => {
+                let error = Error::ResponseTooLarge(Oversized {
+                    size: header.payload_length(),
+                    max: MAX_PAYLOAD,
+                });
+                self.handle_end(id, Err(error), turn);
+            }
+            // RFC KA-4: its call fails, as it would by DATA of any other size.
+            MessageType::DATA if self.calls.is_open(id) => {
+                self.handle_end(id, Err(Error::UnexpectedData), turn);
+            }
+            _ => {}
         }
     }
 

@@ -19,7 +19,7 @@ use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
 use super::{Closing, Shared};
 use crate::error::ConnectionError;
-use crate::keepalive::{Event, Keepalive, Look, Machine, OnSilence, Role};
+use crate::keepalive::{Event, Keepalive, Look, Machine, OnSilence, Peer, Role};
 use crate::liveness::Counters;
 use crate::transport::{self, Transport};
 use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
@@ -156,11 +156,15 @@ impl<S: Side> Driver<S> {
         }
         self.with_side(now, |side, turn| side.handle_unsent(turn));
         self.queue_ping(now);
-        let wrote_all = self.write(cx, now);
+        let mut wrote_all = self.write(cx, now);
 
         if self.machine.look_due(now) || self.side.look_due(now) {
             match self.look(cx, now, reading) {
-                Looked::Drained => self.with_side(now, |side, turn| side.handle_look(turn)),
+                Looked::Drained => {
+                    // A call that is late at the very look that convicts fails with its connection.
+                    self.publish(now)?;
+                    self.with_side(now, |side, turn| side.handle_look(turn));
+                }
                 Looked::Yield => return Ok(self.yield_now(cx)),
                 Looked::Wait => return Ok(Next::Sleep),
             }
@@ -169,7 +173,7 @@ impl<S: Side> Driver<S> {
         self.machine.handle_timeout(now);
         self.with_side(now, |side, turn| side.ask(turn));
         if self.queue_ping(now) {
-            self.write(cx, now);
+            wrote_all &= self.write(cx, now);
         }
 
         self.publish(now)?;
@@ -257,7 +261,12 @@ impl<S: Side> Driver<S> {
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }
             // RFC KA-21: bytes, not frames. A large frame may take its time.
+            let doubted = self.machine.peer() != Peer::Alive;
             self.machine.handle_bytes(now);
+            if doubted {
+                // Who hears of the answer that has come may look before this turn is over.
+                self.publish(now)?;
+            }
             // A handle may have written by itself a request that is answered here.
             self.take_commands(cx, now);
             while let Some(decoded) = self.reader.next().map_err(ConnectionError::Protocol)? {

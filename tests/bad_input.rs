@@ -177,7 +177,7 @@ async fn oversized_data_fails_its_call_and_nothing_else() {
     let (client, mut peer, call) = waiting().await;
     peer.send(junk(3, 1, Flags::NONE, &vec![0; MAX_PAYLOAD + 1]))
         .await;
-    let ended = tokio::time::timeout(secs(60), call).await.unwrap();
+    let ended = timeout(secs(60), call).await.unwrap();
     let error = ended.unwrap().unwrap_err();
     assert!(error.is_peer_fault(), "{error:?}");
     let (reply, _) = tokio::join!(say(&client), async {

@@ -20,6 +20,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::{Look, Shortcut, Transport};
+use ttrpc_keepalive::wire::{Flags, pong};
 use ttrpc_keepalive::{Client, Socket, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
@@ -118,10 +119,13 @@ async fn a_first_request_made_within_a_turn_goes_behind_its_ping() {
 #[tokio::test(start_paused = true)]
 async fn a_call_without_any_time_made_within_a_turn_is_not_sent() {
     let (client, mut peer, hook) = meddled(Keepalive::off());
+    sleep(ms(100)).await;
     let caller = client.clone();
     let call = begin_at_read(&hook, Instant::now(), 1, async move {
         say_within(&caller, ms(0)).await
     });
+    // Commands are taken after each read that finds something.
+    peer.send(pong(1, Flags::NONE, &[])).await;
     peer.silence(secs(1)).await;
     let call = call.lock().unwrap().take().unwrap();
     let error = call.await.unwrap_err();

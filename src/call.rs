@@ -21,7 +21,8 @@ type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
 ///
 /// Dropping it before it is awaited does nothing. Dropping it later ends the call here: a request
 /// that has not begun to be written is not sent; the answer to one that has is dropped. The
-/// connection goes on.
+/// connection goes on. Do not keep it without polling it: one that waits for room holds its place
+/// in the queue, and those behind it wait too.
 #[must_use = "a call is made when it is awaited"]
 pub struct Call<'a, R> {
     handle: &'a Handle,

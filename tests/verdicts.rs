@@ -12,7 +12,7 @@ use std::sync::Arc;
 use support::*;
 use tokio::time::{Instant, sleep, sleep_until};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
-use ttrpc_keepalive::wire::{MessageType, encode_status};
+use ttrpc_keepalive::wire::{Flags, MessageType, encode_status, pong};
 use ttrpc_keepalive::{
     Client, Code, ConnectionError, DeadReason, LateOutcome, Peer as Summary, State, Status,
     Support, Unknown, Verdict,
@@ -479,4 +479,22 @@ async fn a_ping_answered_while_a_burst_is_still_being_written_is_answered() {
     let counters = client.snapshot().counters().keepalive;
     assert_eq!(counters.suspect_entries, 0);
     assert!(counters.pongs_received >= 19, "{counters:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_answered_late_returns_no_older_round_trip() {
+    let watch = Keepalive::every(secs(1)).timeout(secs(1));
+    let (client, mut peer) = scripted(watch, 64 << 10);
+    peer.answer_ping().await;
+    let probe = tokio::spawn({
+        let client = client.clone();
+        async move { client.probe(secs(5)).await }
+    });
+    let number = peer.ping().await;
+    // Long enough to be suspect: this PONG measures nothing.
+    sleep(ms(700)).await;
+    peer.send(pong(u32::MAX, Flags::NONE, &number.to_be_bytes()))
+        .await;
+    let round_trip = probe.await.unwrap().unwrap();
+    assert!(round_trip >= ms(700), "{round_trip:?}");
 }

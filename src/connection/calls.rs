@@ -312,7 +312,7 @@ impl Side for ClientSide {
         }
     }
 
-    fn handle_pong(&mut self, turn: &mut Turn<'_, Command>) {
+    fn handle_pong(&mut self, round_trip: Option<Duration>, turn: &mut Turn<'_, Command>) {
         if self.probes.is_empty() {
             return;
         }
@@ -325,8 +325,9 @@ impl Side for ClientSide {
         for ticket in answered {
             if let Some(probe) = self.close_probe(ticket, turn) {
                 let waited = turn.now.saturating_sub(probe.started);
-                // A PONG that gave no sample answered a PING that was older, or judged.
-                let _ = probe.reply.send(Ok(turn.machine.rtt().unwrap_or(waited)));
+                // A PONG that measured nothing came after a pause, or was given up before: what
+                // the caller waited is the truth then, an older round trip is not.
+                let _ = probe.reply.send(Ok(round_trip.unwrap_or(waited)));
             }
         }
     }

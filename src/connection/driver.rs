@@ -12,15 +12,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Sleep;
-use tracing::{debug, info, trace, warn};
+use tracing::{debug, trace};
+
+mod telling;
 
 use super::reader::Reader;
 use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
 use super::{Closing, Shared};
 use crate::error::ConnectionError;
-use crate::keepalive::{Event, Keepalive, Look, Machine, OnSilence, Peer, Role};
-use crate::liveness::Counters;
+use crate::keepalive::{Keepalive, Look, Machine, Peer, Role};
 use crate::transport::{self, Transport};
 use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
 
@@ -325,8 +326,8 @@ impl<S: Side> Driver<S> {
                     self.machine.handle_ping_flushed(now);
                     self.machine.handle_bytes(now);
                 }
-                self.machine.handle_pong(now, number, stalled);
-                self.with_side(now, |side, turn| side.handle_pong(turn));
+                let round_trip = self.machine.handle_pong(now, number, stalled);
+                self.with_side(now, |side, turn| side.handle_pong(round_trip, turn));
             }
             _ => self.with_side(now, |side, turn| side.handle_frame(frame, turn)),
         }
@@ -401,40 +402,6 @@ impl<S: Side> Driver<S> {
         }
     }
 
-    /// Publishes what the rules know. A conviction is the end of the connection: it is published
-    /// together with that end, so that nobody sees a death without its evidence.
-    fn publish(&mut self, now: Duration) -> Result<(), ConnectionError> {
-        let mut dead = None;
-        while let Some(event) = self.machine.poll_event() {
-            if let Event::Convicted {
-                reason,
-                evidence,
-                on_silence: OnSilence::Close,
-            } = event
-            {
-                // That of the event: the machine has let go of the PING that was on trial.
-                dead = Some(ConnectionError::Dead { reason, evidence });
-            }
-            log(event);
-        }
-        self.tell(now, dead.as_ref());
-        dead.map_or(Ok(()), Err)
-    }
-
-    fn tell(&self, now: Duration, end: Option<&ConnectionError>) {
-        let mut counters = Counters {
-            keepalive: self.machine.counters(),
-            pongs_coalesced: self.pongs_coalesced,
-            ..Counters::default()
-        };
-        self.side.count(&mut counters);
-        let late = self.side.late_unanswered();
-        self.shared.known.send_if_modified(|known| {
-            let changed = known.update(now, &self.machine, counters, late);
-            known.end_at(now, end) || changed
-        });
-    }
-
     /// Sets the timer to the earliest deadline of all, and tells handles what they may do alone.
     fn sleep(&mut self, cx: &mut Context<'_>, now: Duration) -> Next {
         let rules = self.machine.poll_timeout();
@@ -458,39 +425,6 @@ impl<S: Side> Driver<S> {
         desk.direct = self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
         Next::Sleep
-    }
-
-    /// Ends the connection: first the state is known, then the calls fail, then the stream goes.
-    /// Nothing on this path writes, flushes or waits.
-    fn end(&mut self, end: &ConnectionError) {
-        self.ended = true;
-        let now = self.last_run;
-        // What the last turn learned before it met the end.
-        while let Some(event) = self.machine.poll_event() {
-            log(event);
-        }
-        match end {
-            ConnectionError::Dead { reason, evidence } => {
-                warn!(%reason, %evidence, "the peer is dead");
-            }
-            _ => info!(reason = %end, "the connection has ended"),
-        }
-        self.tell(now, Some(end));
-        self.machine.handle_closed();
-        let commands = {
-            let mut desk = self.shared.desk();
-            desk.end = Some(end.clone());
-            desk.shortcut = None;
-            desk.outbox.clear();
-            std::mem::take(&mut desk.commands)
-        };
-        for command in commands {
-            self.with_side(now, |side, turn| side.handle_command(command, turn));
-        }
-        self.side.end(end);
-        if let ConnectionError::Dead { .. } | ConnectionError::Abandoned = end {
-            self.transport.abort();
-        }
     }
 }
 
@@ -530,19 +464,5 @@ impl<S: Side> Drop for Driver<S> {
         if !self.ended {
             self.end(&ConnectionError::Abandoned);
         }
-    }
-}
-
-fn log(event: Event) {
-    match event {
-        Event::LocalStall { gap } => info!(?gap, "this side did not run"),
-        Event::StateChanged { from, to } => info!(?from, ?to, "the peer's state changed"),
-        Event::SupportChanged(support) => debug!(?support, "keepalive support is known"),
-        Event::Convicted {
-            reason,
-            evidence,
-            on_silence: OnSilence::Report,
-        } => warn!(%reason, %evidence, "the peer is overdue"),
-        _ => {}
     }
 }

@@ -25,8 +25,8 @@ pub(crate) trait Side: Send + 'static {
     /// A frame whose payload is too large and was skipped.
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Self::Command>);
 
-    /// A PONG, after the rules have seen it.
-    fn handle_pong(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+    /// A PONG, after the rules have seen it, with the round trip if it measured one.
+    fn handle_pong(&mut self, _round_trip: Option<Duration>, _turn: &mut Turn<'_, Self::Command>) {}
 
     /// The driver runs, and last did at `previous_run`.
     fn handle_run(&mut self, _previous_run: Duration, _now: Duration) {}

@@ -21,6 +21,8 @@ pub struct Socket {
     // read that would only find the socket empty.
     read: Pin<Box<dyn AsyncRead + Send>>,
     write: Arc<dyn WriteHalf>,
+    /// An error that a look took from the descriptor, which tells it only once.
+    failed: Option<io::Error>,
 }
 
 impl Socket {
@@ -30,6 +32,7 @@ impl Socket {
         Self {
             read: Box::pin(read),
             write: Arc::new(write),
+            failed: None,
         }
     }
 
@@ -42,6 +45,7 @@ impl Socket {
         Self {
             read: Box::pin(read),
             write: Arc::new(write),
+            failed: None,
         }
     }
 }
@@ -59,6 +63,9 @@ impl Transport for Socket {
         buffer: &mut BytesMut,
         limit: usize,
     ) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.failed.take() {
+            return Poll::Ready(Err(error));
+        }
         pin!(self.read.read_buf(&mut buffer.limit(limit))).poll(cx)
     }
 
@@ -81,7 +88,11 @@ impl Transport for Socket {
         let mut byte = [MaybeUninit::uninit()];
         Poll::Ready(match self.write.socket().peek(&mut byte) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Empty,
-            _ => Look::Readable,
+            Err(error) => {
+                self.failed = Some(error);
+                Look::Readable
+            }
+            Ok(_) => Look::Readable,
         })
     }
 

@@ -300,7 +300,9 @@ impl Checked {
             Operation::Pong {
                 number,
                 handlers_stalled,
-            } => machine.handle_pong(now, number, handlers_stalled),
+            } => {
+                machine.handle_pong(now, number, handlers_stalled);
+            }
             Operation::Response => machine.handle_response(now),
             Operation::Flushed => {
                 self.unflushed = false;

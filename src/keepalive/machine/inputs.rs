@@ -41,24 +41,31 @@ impl Machine {
     ///
     /// Only the PONG of the newest PING gives a round trip, and only if this side looked all the
     /// time and nothing has judged the PING: else the number would measure our pause, or the
-    /// failure that was just reported.
-    pub fn handle_pong(&mut self, now: Duration, number: Option<u64>, handlers_stalled: bool) {
+    /// failure that was just reported. Returns it if there is one.
+    pub fn handle_pong(
+        &mut self,
+        now: Duration,
+        number: Option<u64>,
+        handlers_stalled: bool,
+    ) -> Option<Duration> {
         let now = self.advance(now);
         if self.is_over() {
-            return;
+            return None;
         }
         count(&mut self.counters.pongs_received);
         self.learn_support();
         self.pong_at = Some(now);
         self.handlers_stalled = handlers_stalled;
         // A number that was never written is a guess and answers nothing.
-        if let Some(number) = number.filter(|&number| number <= self.newest_written()) {
-            self.answered = self.answered.max(number);
-            if number == self.number {
-                self.round_trip.end(now);
-            }
-        }
+        let number = number.filter(|&number| number <= self.newest_written());
+        self.answered = self.answered.max(number.unwrap_or_default());
+        let round_trip = if number == Some(self.number) {
+            self.round_trip.end(now)
+        } else {
+            None
+        };
         self.settle(now);
+        round_trip
     }
 
     /// A Response was received, or an answer with an error on the PING's own stream id. The first

@@ -23,16 +23,15 @@ impl RoundTrip {
     }
 
     /// The PONG of the newest PING came. A second one is no sample.
-    pub(super) fn end(&mut self, now: Duration) {
-        let Some(flushed) = self.flushed.take() else {
-            return;
-        };
+    pub(super) fn end(&mut self, now: Duration) -> Option<Duration> {
+        let flushed = self.flushed.take()?;
         let rtt = now.saturating_sub(flushed);
         self.last = Some(rtt);
         self.smoothed = match self.smoothed {
             None => Some(rtt),
             Some(smoothed) => Some(smoothed.saturating_mul(7).saturating_add(rtt) / 8),
         };
+        Some(rtt)
     }
 
     pub(super) const fn last(&self) -> Option<Duration> {

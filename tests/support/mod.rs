@@ -24,9 +24,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
+use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, ClientBuilder, Code, Context, Error, Server, ServerBuilder, Status};
+use ttrpc_keepalive::{
+    Client, ClientBuilder, Code, ConnectionError, Context, Error, Server, ServerBuilder, Status,
+};
 
 pub(crate) use bare::BarePeer;
 pub(crate) use freezer::{Freezable, Freezer};
@@ -134,17 +138,14 @@ pub(crate) fn echo_pair(keepalive: Keepalive) -> (Client, Freezer) {
 }
 
 /// A client of a scripted peer, over a pipe of this capacity.
-pub(crate) fn scripted(
-    keepalive: Keepalive,
-    capacity: usize,
-) -> (Client, Peer<tokio::io::DuplexStream>) {
+pub(crate) fn scripted(keepalive: Keepalive, capacity: usize) -> (Client, Peer<DuplexStream>) {
     let (here, there) = tokio::io::duplex(capacity);
     let client = Client::builder().keepalive(keepalive);
     (client.attach(here).unwrap(), Peer::new(there))
 }
 
 /// A scripted peer of this server, over a pipe.
-pub(crate) fn served(server: Server) -> Peer<tokio::io::DuplexStream> {
+pub(crate) fn served(server: Server) -> Peer<DuplexStream> {
     let (here, there) = tokio::io::duplex(1 << 20);
     tokio::spawn(async move { server.serve_connection(here).await });
     Peer::new(there)
@@ -171,4 +172,28 @@ pub(crate) fn assert_passed(start: Instant, expected: Duration) {
         passed >= expected.saturating_sub(ms(1)) && passed <= expected + ms(3),
         "{passed:?} have passed and not {expected:?}"
     );
+}
+
+/// A scripted client of the echo server, and why the server's side of the connection ends.
+pub(crate) fn served_until() -> (Peer<DuplexStream>, JoinHandle<ConnectionError>) {
+    let (here, there) = tokio::io::duplex(1 << 20);
+    let server = echo().build().unwrap();
+    let end = tokio::spawn(async move { server.serve_connection(here).await });
+    (Peer::new(there), end)
+}
+
+/// A client with a call on stream 1 that waits for its answer.
+pub(crate) async fn waiting() -> (
+    Client,
+    Peer<DuplexStream>,
+    JoinHandle<Result<String, Error>>,
+) {
+    let (client, mut peer) = scripted(Keepalive::on_demand(), 1 << 20);
+    let call = {
+        let client = client.clone();
+        tokio::spawn(async move { say(&client).await.map(|reply| reply.value) })
+    };
+    peer.answer_ping().await;
+    assert_eq!(peer.request().await.0, 1);
+    (client, peer, call)
 }

@@ -312,8 +312,9 @@ impl<S: Side> Driver<S> {
             // RFC KA-11, KA-19: answered here, whatever the handlers do.
             MessageType::PING => {
                 self.machine.handle_ping(now);
+                let flags = self.side.handle_ping();
                 let mut desk = self.shared.desk();
-                if desk.outbox.reply(header.stream_id, frame.payload) {
+                if desk.outbox.reply(header.stream_id, frame.payload, flags) {
                     self.pongs_coalesced += 1;
                 }
             }

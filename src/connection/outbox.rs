@@ -54,6 +54,8 @@ pub(super) struct Outbox {
     /// The one PONG that waits. One slot bounds a flood of PINGs by construction
     /// (RFC KA-16).
     replies: ReplySlot,
+    /// The flags of that PONG.
+    pong_flags: Flags,
     ping: Option<u64>,
     frames: VecDeque<Queued>,
     /// Frames of handles of which the rules have not heard. The rules may want a PING in front of
@@ -105,7 +107,8 @@ impl Outbox {
     }
 
     /// Keeps the answer to a PING. Returns whether it replaced an older one.
-    pub(super) fn reply(&mut self, stream_id: u32, payload: Bytes) -> bool {
+    pub(super) fn reply(&mut self, stream_id: u32, payload: Bytes, flags: Flags) -> bool {
+        self.pong_flags = flags;
         self.replies.put(stream_id, payload)
     }
 
@@ -171,7 +174,7 @@ impl Outbox {
         // In front of every frame that has not begun: the order by which a client learns that
         // its peer knows PING (RFC KA-14, KA-15).
         if let Some(reply) = self.replies.take() {
-            let bytes = pong(reply.stream_id, Flags::default(), &reply.payload).into();
+            let bytes = pong(reply.stream_id, self.pong_flags, &reply.payload).into();
             frames.push_back(Queued::new(Kind::Pong(reply), bytes));
         }
         if let Some(number) = self.ping.take() {
@@ -330,7 +333,7 @@ mod tests {
         let mut wire = written(&mut outbox, 50);
         assert_eq!(wire.len(), 50);
 
-        outbox.reply(9, Bytes::from_static(b"ask"));
+        outbox.reply(9, Bytes::from_static(b"ask"), Flags::NONE);
         outbox.set_ping(1);
         wire.extend(written(&mut outbox, usize::MAX));
         assert_eq!(
@@ -350,7 +353,7 @@ mod tests {
     fn a_flood_of_pings_leaves_one_pong() {
         let mut outbox = Outbox::default();
         let coalesced = (0..1000)
-            .filter(|id| outbox.reply(*id, Bytes::new()))
+            .filter(|id| outbox.reply(*id, Bytes::new(), Flags::NONE))
             .count();
         assert_eq!(coalesced, 999);
         let wire = written(&mut outbox, usize::MAX);
@@ -358,11 +361,29 @@ mod tests {
     }
 
     #[test]
+    fn a_pong_has_the_flags_of_the_ping_it_answers() {
+        let mut outbox = Outbox::default();
+        for (id, flags) in [(1, Flags::HANDLERS_STALLED), (3, Flags::NONE)] {
+            outbox.reply(id, Bytes::new(), flags);
+            let wire = written(&mut outbox, usize::MAX);
+            assert_eq!(wire[9], flags.bits());
+        }
+        // That of the newest, which the one PONG answers.
+        outbox.reply(5, Bytes::new(), Flags::NONE);
+        let batch = outbox.begin().unwrap();
+        outbox.reply(7, Bytes::new(), Flags::HANDLERS_STALLED);
+        outbox.end(batch, NOW);
+        let wire = written(&mut outbox, usize::MAX);
+        assert_eq!(types(&wire), [(MessageType::PONG, 7)]);
+        assert_eq!(wire[9], Flags::HANDLERS_STALLED.bits());
+    }
+
+    #[test]
     fn a_pong_that_was_not_taken_gives_way_to_a_newer_one() {
         let mut outbox = Outbox::default();
-        outbox.reply(1, Bytes::new());
+        outbox.reply(1, Bytes::new(), Flags::NONE);
         let batch = outbox.begin().unwrap();
-        outbox.reply(3, Bytes::new());
+        outbox.reply(3, Bytes::new(), Flags::NONE);
         outbox.end(batch, NOW);
         let wire = written(&mut outbox, usize::MAX);
         assert_eq!(types(&wire), [(MessageType::PONG, 3)]);

@@ -8,7 +8,7 @@ use super::deadlines::Wrote;
 use crate::error::ConnectionError;
 use crate::keepalive::{Machine, Role};
 use crate::liveness::Counters;
-use crate::wire::{Frame, Header};
+use crate::wire::{Flags, Frame, Header};
 
 /// One end of a connection: what it does with frames, commands and deadlines.
 pub(crate) trait Side: Send + 'static {
@@ -24,6 +24,11 @@ pub(crate) trait Side: Send + 'static {
 
     /// A frame whose payload is too large and was skipped.
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Self::Command>);
+
+    /// A PING. Yields the flags of its PONG.
+    fn handle_ping(&mut self) -> Flags {
+        Flags::NONE
+    }
 
     /// A PONG, after the rules have seen it, with the round trip if it measured one.
     fn handle_pong(&mut self, _round_trip: Option<Duration>, _turn: &mut Turn<'_, Self::Command>) {}

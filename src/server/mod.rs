@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protobuf::Message;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, unconstrained};
 use tracing::warn;
@@ -20,12 +21,14 @@ use crate::seed::seed;
 use crate::status::Status;
 use crate::transport::{IntoTransport, Listener};
 
+mod canary;
 mod context;
 mod method;
 mod requests;
 
 pub use context::Context;
 
+use canary::Canary;
 use method::{Methods, Typed, Untyped};
 use requests::ServerSide;
 
@@ -85,6 +88,7 @@ impl Server {
     pub async fn serve(&self, listener: Listener) {
         let mut phase = self.shared.phase.subscribe();
         let mut connections = JoinSet::new();
+        let canary = Canary::new(Handle::current());
         let mut backoff = ACCEPT_BACKOFF.0;
         loop {
             let accepted = tokio::select! {
@@ -95,8 +99,8 @@ impl Server {
             match accepted {
                 Ok(socket) => {
                     backoff = ACCEPT_BACKOFF.0;
-                    let server = self.clone();
-                    connections.spawn(async move { server.serve_connection(socket).await });
+                    let (server, canary) = (self.clone(), canary.clone());
+                    connections.spawn(async move { server.serve_one(socket, canary).await });
                 }
                 Err(error) => {
                     warn!(%error, wait = ?backoff, "accepting failed");
@@ -124,12 +128,16 @@ impl Server {
     /// Dropping the future ends the connection at once. Handlers that run see it by
     /// [`Context::cancelled`]; their answers are dropped.
     pub async fn serve_connection(&self, stream: impl IntoTransport) -> ConnectionError {
+        self.serve_one(stream, Canary::new(Handle::current())).await
+    }
+
+    async fn serve_one(&self, stream: impl IntoTransport, canary: Canary) -> ConnectionError {
         let Serving {
             methods,
             config,
             phase,
         } = &*self.shared;
-        let side = ServerSide::new(Arc::clone(methods), config.limits);
+        let side = ServerSide::new(Arc::clone(methods), config.limits, canary);
         let transport = Box::new(stream.into_transport());
         let driver = Driver::new(transport, side, &config.keepalive, Clock::start(), seed());
         let connection = Arc::clone(driver.shared());

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use tracing::debug;
 
+use super::canary::{Canary, STALLED};
 use super::context::Context;
 use super::method::{Methods, Responder, Served};
 use crate::config::ServerLimits;
 use crate::connection::{Side, Turn};
 use crate::error::ConnectionError;
-use crate::keepalive::Role;
+use crate::keepalive::{Role, Support};
 use crate::status::{Code, Status};
 use crate::streams::Requests;
 use crate::wire::{
@@ -35,6 +36,9 @@ pub(super) struct ServerSide {
     running: usize,
     /// Requests that wait for a handler to end, in their order.
     waiting: VecDeque<Incoming>,
+    canary: Canary,
+    /// When it is sent because of requests that are still unanswered then.
+    canary_due: Option<Duration>,
 }
 
 /// A request that was taken.
@@ -47,13 +51,15 @@ struct Incoming {
 }
 
 impl ServerSide {
-    pub(super) fn new(methods: Arc<Methods>, limits: ServerLimits) -> Self {
+    pub(super) fn new(methods: Arc<Methods>, limits: ServerLimits, canary: Canary) -> Self {
         Self {
             methods,
             limits,
             requests: Requests::default(),
             running: 0,
             waiting: VecDeque::new(),
+            canary,
+            canary_due: None,
         }
     }
 
@@ -120,6 +126,11 @@ impl ServerSide {
                 ),
             ));
         }
+        // Nobody would see the flag on a connection on which no PING has come.
+        if turn.machine.support() == Support::Yes {
+            let due = turn.now.saturating_add(STALLED);
+            self.canary_due.get_or_insert(due);
+        }
         Ok(())
     }
 
@@ -134,6 +145,8 @@ impl ServerSide {
         let shared = Arc::clone(turn.shared);
         let responder = Responder::new(Arc::clone(&shared), stream_id);
         let context = Context::new(shared, Arc::clone(&served), request.metadata, deadline);
+        // Wherever the driver runs.
+        let _handlers = self.canary.handlers().enter();
         served.method.start(context, request.payload, responder);
     }
 }
@@ -194,6 +207,32 @@ impl Side for ServerSide {
             Err(refused) => Status::new(Code::INVALID_ARGUMENT, refused.to_string()),
         };
         turn.send(stream_id, encode_status(stream_id, &status));
+    }
+
+    /// RFC KA-12: a driver with a thread of its own must not hide that no handler runs.
+    fn handle_ping(&mut self) -> Flags {
+        let stalled = self.canary.is_overdue();
+        self.canary.send();
+        if stalled {
+            Flags::HANDLERS_STALLED
+        } else {
+            Flags::NONE
+        }
+    }
+
+    /// A caller that asks shortly before its only deadline asks once. So that this PING finds out,
+    /// the canary is sent before it comes.
+    fn handle_run(&mut self, _previous_run: Duration, now: Duration) {
+        if self.canary_due.is_some_and(|due| due <= now) {
+            self.canary_due = None;
+            if !self.is_idle() {
+                self.canary.send();
+            }
+        }
+    }
+
+    fn next_run(&self, _previous_run: Duration) -> Option<Duration> {
+        self.canary_due
     }
 
     fn owed_limit(&self) -> usize {

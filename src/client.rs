@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use protobuf::Message;
-use tokio::task::unconstrained;
 
 use crate::call::Call;
-use crate::clock::Clock;
-use crate::config::{ClientConfig, check_limits};
-use crate::connection::{ClientSide, Driver, Handle, Payload};
+use crate::config::{ClientConfig, DriverThread, check_limits};
+use crate::connection::{ClientSide, Connection, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
-use crate::seed::seed;
 use crate::transport::{Address, IntoTransport};
 
 /// The client's end of one connection.
@@ -146,6 +143,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Which thread reads and writes. [`DriverThread::Shared`] by default.
+    pub fn driver_thread(mut self, thread: DriverThread) -> Self {
+        self.config.driver_thread = thread;
+        self
+    }
+
     /// Bytes of requests that wait to be written: at least 1, 16 MiB by default. Beyond it calls
     /// wait for room, within their timeouts.
     pub fn outbox_limit(mut self, bytes: usize) -> Self {
@@ -198,19 +201,20 @@ impl ClientBuilder {
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime with time enabled.
+    /// Outside of a tokio runtime with time enabled, unless a thread of its own is
+    /// [asked for](Self::driver_thread).
     pub fn attach(self, stream: impl IntoTransport) -> Result<Client, ConfigError> {
         self.check()?;
         let ClientConfig {
-            keepalive, limits, ..
+            keepalive,
+            driver_thread,
+            limits,
+            ..
         } = self.config;
         let side = ClientSide::new(limits.late_records);
-        let transport = Box::new(stream.into_transport());
-        let driver = Driver::new(transport, side, &keepalive, Clock::start(), seed());
-        let handle = Handle::new(driver.shared().clone(), limits, keepalive);
-        // The driver bounds its turns itself. Without this, "nothing to read" could mean that its
-        // budget is used up.
-        tokio::spawn(unconstrained(driver));
+        let connection = Connection::new(stream, side, &keepalive, driver_thread);
+        let handle = Handle::new(connection.shared().clone(), limits, keepalive);
+        connection.spawn();
         Ok(Client { handle })
     }
 

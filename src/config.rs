@@ -5,11 +5,39 @@ use std::time::Duration;
 use crate::error::ConfigError;
 use crate::keepalive::Keepalive;
 
+/// Which thread drives a connection: reads it, writes it, and answers PINGs on it.
+///
+/// Handlers run on the runtime that serves, whatever is set here, and calls are made from anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DriverThread {
+    /// A task of the runtime that is there already. It costs nothing, and code that blocks a thread
+    /// of that runtime can keep PINGs from being answered: the process then looks dead.
+    ///
+    /// On a runtime with several threads too, even if the others have nothing to do: a driver that
+    /// is woken by a task waits in a place of that task's own thread until the task gives way.
+    #[default]
+    Shared,
+    /// The one thread of this process that drives all connections which ask for it. Whatever blocks
+    /// elsewhere, PINGs are answered, and say whether handlers run (RFC KA-12).
+    ///
+    /// The thread is called `ttrpc-keepalive`, starts with the first such connection, sleeps while
+    /// there is nothing to do, and runs as long as the process: after a `fork` the child does not
+    /// have it. A connection on it does not end with the runtime from which it was made, but as
+    /// every other, with its last handle or with the future that serves it. If the thread cannot be
+    /// started, the connection ends at once with the operating system's error.
+    ///
+    /// Sockets move to it. A [`ByteStream`](crate::ByteStream) is polled there and stays what it
+    /// is: one that needs a runtime of its own needs that to run.
+    Dedicated,
+}
+
 /// The settings of a client's connection.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientConfig {
     pub(crate) keepalive: Keepalive,
     pub(crate) connect_timeout: Duration,
+    pub(crate) driver_thread: DriverThread,
     pub(crate) limits: ClientLimits,
 }
 
@@ -18,6 +46,7 @@ impl Default for ClientConfig {
         Self {
             keepalive: Keepalive::on_demand(),
             connect_timeout: Duration::from_secs(10),
+            driver_thread: DriverThread::default(),
             limits: ClientLimits::default(),
         }
     }
@@ -50,6 +79,7 @@ impl Default for ClientLimits {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerConfig {
     pub(crate) keepalive: Keepalive,
+    pub(crate) driver_thread: DriverThread,
     pub(crate) limits: ServerLimits,
 }
 

@@ -225,6 +225,7 @@ pub mod wire;
 
 pub use call::{Call, CallFuture};
 pub use client::{Client, ClientBuilder};
+pub use config::DriverThread;
 pub use error::{
     ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
 };

@@ -127,6 +127,11 @@ impl<S: Side> Driver<S> {
         }
     }
 
+    /// Makes the connection end with this error, once what has been received is delivered.
+    pub(super) fn fail(&mut self, error: io::Error) {
+        self.writer.fail(error);
+    }
+
     pub(crate) fn shared(&self) -> &Arc<Shared<S::Command>> {
         &self.shared
     }

@@ -25,12 +25,13 @@ mod outbox;
 mod reader;
 mod room;
 mod side;
+mod thread;
 mod writer;
 
 pub(crate) use calls::ClientSide;
-pub(crate) use driver::Driver;
 pub(crate) use handle::{Exchange, Handle, Outgoing, Payload};
 pub(crate) use side::{Side, Turn};
+pub(crate) use thread::Connection;
 
 use outbox::Outbox;
 use room::Room;

@@ -54,6 +54,11 @@ impl Writer {
         self.failed.is_some()
     }
 
+    /// Nothing can be written any more.
+    pub(super) fn fail(&mut self, error: io::Error) {
+        self.failed = Some(error.into());
+    }
+
     /// The PING was answered, so it has left. Returns whether that was not known.
     pub(super) fn ping_has_left(&mut self) -> bool {
         mem::take(&mut self.ping_unflushed)
@@ -86,14 +91,14 @@ impl Writer {
             self.ping_unflushed |= link.shared.desk().outbox.end(batch, link.now);
             match result {
                 Poll::Ready(Ok(0)) => {
-                    self.failed = Some(io::Error::from(io::ErrorKind::WriteZero).into());
+                    self.fail(io::ErrorKind::WriteZero.into());
                 }
                 Poll::Ready(Ok(_)) => {
                     self.unflushed = true;
                     self.unblock(By::Write, link);
                 }
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Poll::Ready(Err(error)) => self.failed = Some(error.into()),
+                Poll::Ready(Err(error)) => self.fail(error),
                 Poll::Pending => {
                     self.block(By::Write, link);
                     if self.ping_unflushed {
@@ -124,7 +129,7 @@ impl Writer {
                     link.machine.handle_ping_flushed(link.now);
                 }
             }
-            Poll::Ready(Err(error)) => self.failed = Some(error.into()),
+            Poll::Ready(Err(error)) => self.fail(error),
             Poll::Pending => self.block(By::Flush, link),
         }
     }

@@ -9,15 +9,13 @@ use bytes::Bytes;
 use protobuf::Message;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, unconstrained};
+use tokio::task::JoinSet;
 use tracing::warn;
 
-use crate::clock::Clock;
-use crate::config::{ServerConfig, check_limits};
-use crate::connection::Driver;
+use crate::config::{DriverThread, ServerConfig, check_limits};
+use crate::connection::Connection;
 use crate::error::{ConfigError, ConnectionError};
 use crate::keepalive::Keepalive;
-use crate::seed::seed;
 use crate::status::Status;
 use crate::transport::{IntoTransport, Listener};
 
@@ -125,8 +123,9 @@ impl Server {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future ends the connection at once. Handlers that run see it by
-    /// [`Context::cancelled`]; their answers are dropped.
+    /// Dropping the future ends the connection at once, or as soon as the
+    /// [thread](ServerBuilder::driver_thread) that drives it comes to it. Handlers that run see it
+    /// by [`Context::cancelled`]; their answers are dropped.
     pub async fn serve_connection(&self, stream: impl IntoTransport) -> ConnectionError {
         self.serve_one(stream, Canary::new(Handle::current())).await
     }
@@ -138,22 +137,19 @@ impl Server {
             phase,
         } = &*self.shared;
         let side = ServerSide::new(Arc::clone(methods), config.limits, canary);
-        let transport = Box::new(stream.into_transport());
-        let driver = Driver::new(transport, side, &config.keepalive, Clock::start(), seed());
-        let connection = Arc::clone(driver.shared());
-        // The driver bounds its turns itself. Without this, "nothing to read" could mean that its
-        // budget is used up.
-        let mut driver = pin!(unconstrained(driver));
+        let connection = Connection::new(stream, side, &config.keepalive, config.driver_thread);
+        let shared = Arc::clone(connection.shared());
+        let mut driver = pin!(connection.run());
         let mut phase = phase.subscribe();
         tokio::select! {
             biased;
             end = &mut driver => return end,
-            _ = phase.wait_for(|phase| *phase != Phase::Serving) => connection.close(),
+            _ = phase.wait_for(|phase| *phase != Phase::Serving) => shared.close(),
         }
         tokio::select! {
             biased;
             end = &mut driver => return end,
-            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => connection.abort(),
+            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => shared.abort(),
         }
         driver.await
     }
@@ -247,6 +243,14 @@ impl ServerBuilder {
     /// that has sent one before (RFC KA-28).
     pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
         self.config.keepalive = keepalive;
+        self
+    }
+
+    /// Which thread reads, writes and answers PINGs. [`DriverThread::Shared`] by default.
+    ///
+    /// Handlers run on the runtime that serves in either case.
+    pub fn driver_thread(mut self, thread: DriverThread) -> Self {
+        self.config.driver_thread = thread;
         self
     }
 

@@ -97,6 +97,16 @@ pub trait Transport: Send + 'static {
         None
     }
 
+    /// Moves to the runtime that is entered: registers there what is registered with a reactor. It
+    /// is called at most once, before anything else.
+    ///
+    /// # Errors
+    ///
+    /// Any error ends the connection.
+    fn enter(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Gives up at once: no flush, no farewell. The transport is dropped next.
     fn abort(&mut self) {}
 }
@@ -149,6 +159,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
         (**self).shortcut()
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        (**self).enter()
     }
 
     fn abort(&mut self) {

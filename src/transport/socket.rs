@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -104,6 +105,13 @@ impl Transport for Socket {
         Some(Arc::new(Direct(Arc::clone(&self.write))))
     }
 
+    fn enter(&mut self) -> io::Result<()> {
+        let here = self.write.duplicate()?;
+        let there = std::mem::replace(self, here);
+        there.write.forget();
+        Ok(())
+    }
+
     fn abort(&mut self) {
         // Without it a TCP socket with unsent bytes lingers in the kernel after it is closed.
         // Unix sockets refuse it and need none.
@@ -124,10 +132,14 @@ trait WriteHalf: fmt::Debug + Send + Sync {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
     fn socket(&self) -> SockRef<'_>;
+    /// The same socket, registered with the runtime that is entered.
+    fn duplicate(&self) -> io::Result<Socket>;
+    /// Leaves the direction open: dropped like that, it would be shut down for duplicates too.
+    fn forget(self: Arc<Self>);
 }
 
 macro_rules! write_half {
-    ($half:ty) => {
+    ($half:ty, $stream:ty, $std:ty, $socket:path) => {
         impl WriteHalf for $half {
             fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
                 self.as_ref().poll_write_ready(cx)
@@ -140,9 +152,32 @@ macro_rules! write_half {
             fn socket(&self) -> SockRef<'_> {
                 SockRef::from(self.as_ref())
             }
+
+            fn duplicate(&self) -> io::Result<Socket> {
+                let stream: &$stream = self.as_ref();
+                let duplicate = stream.as_fd().try_clone_to_owned()?;
+                Ok($socket(<$stream>::from_std(<$std>::from(duplicate))?))
+            }
+
+            fn forget(self: Arc<Self>) {
+                // Nobody else has it: a shortcut is asked for only afterwards.
+                if let Some(half) = Arc::into_inner(self) {
+                    half.forget();
+                }
+            }
         }
     };
 }
 
-write_half!(unix::OwnedWriteHalf);
-write_half!(tcp::OwnedWriteHalf);
+write_half!(
+    unix::OwnedWriteHalf,
+    UnixStream,
+    std::os::unix::net::UnixStream,
+    Socket::unix
+);
+write_half!(
+    tcp::OwnedWriteHalf,
+    TcpStream,
+    std::net::TcpStream,
+    Socket::tcp
+);

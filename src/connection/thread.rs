@@ -1,0 +1,113 @@
+//! Which thread drives a connection.
+//!
+//! The invariant: whatever a driver needs of a runtime, its timer and its socket's registration, is
+//! that of the runtime on which it runs.
+
+use std::io;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use tokio::runtime::{Builder, Handle};
+use tokio::task::{JoinHandle, unconstrained};
+
+use super::driver::Driver;
+use super::{Shared, Side};
+use crate::clock::Clock;
+use crate::config::DriverThread;
+use crate::error::ConnectionError;
+use crate::keepalive::Keepalive;
+use crate::seed::seed;
+use crate::transport::{IntoTransport, Transport};
+
+/// A connection whose driver does not run yet.
+pub(crate) struct Connection<S: Side> {
+    driver: Driver<S>,
+    /// Where it will run, unless that is here.
+    elsewhere: Option<Handle>,
+}
+
+impl<S: Side> Connection<S> {
+    /// What the operating system refuses here ends the connection as soon as it is driven.
+    pub(crate) fn new(
+        stream: impl IntoTransport,
+        side: S,
+        keepalive: &Keepalive,
+        thread: DriverThread,
+    ) -> Self {
+        let mut transport = stream.into_transport();
+        let (elsewhere, mut moved) = match thread {
+            DriverThread::Shared => (None, Ok(())),
+            DriverThread::Dedicated => match dedicated() {
+                Ok(runtime) => (Some(runtime), Ok(())),
+                Err(error) => (None, Err(error)),
+            },
+        };
+        let entered = elsewhere.as_ref().map(Handle::enter);
+        if entered.is_some() {
+            moved = transport.enter();
+        }
+        let transport = Box::new(transport);
+        let mut driver = Driver::new(transport, side, keepalive, Clock::start(), seed());
+        drop(entered);
+        if let Err(error) = moved {
+            driver.fail(error);
+        }
+        Self { driver, elsewhere }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<S::Command>> {
+        self.driver.shared()
+    }
+
+    /// Drives it to its end, whether anybody waits for that or not.
+    pub(crate) fn spawn(self) -> JoinHandle<ConnectionError> {
+        // The driver bounds its turns itself. Without this, "nothing to read" could mean that its
+        // budget is used up.
+        let driver = unconstrained(self.driver);
+        match self.elsewhere {
+            Some(runtime) => runtime.spawn(driver),
+            None => tokio::spawn(driver),
+        }
+    }
+
+    /// Drives it to its end, and yields why it ended. Dropping the future ends it.
+    pub(crate) async fn run(self) -> ConnectionError {
+        if self.elsewhere.is_none() {
+            return unconstrained(self.driver).await;
+        }
+        let mut driving = AbortOnDrop(self.spawn());
+        match (&mut driving.0).await {
+            Ok(end) => end,
+            // As if it had been driven here.
+            Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+            Err(_) => ConnectionError::Abandoned,
+        }
+    }
+}
+
+struct AbortOnDrop(JoinHandle<ConnectionError>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The runtime of the dedicated thread, which is started at the first use and runs as long as the
+/// process. It keeps nothing alive: each connection on it ends with its handles, or with the future
+/// that serves it.
+fn dedicated() -> io::Result<Handle> {
+    static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
+    // A thread that panics here has stored nothing.
+    let mut started = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(runtime) = &*started {
+        return Ok(runtime.clone());
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    thread::Builder::new()
+        .name("ttrpc-keepalive".to_owned())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(started.insert(handle).clone())
+}

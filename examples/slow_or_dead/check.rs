@@ -10,8 +10,10 @@ use ttrpc_keepalive::{Peer, Verdict};
 use crate::cast::Testimony;
 use crate::part::Part;
 use crate::record::Deed;
-use crate::timeline::{Colour, Entry, Happening, Timeline, say};
-use crate::{FROZEN_IN, INTERVAL, LIMIT, Rules, SLOW_IN, SLOW_WORK, TIMEOUT};
+use crate::timeline::{Colour, Entry, Happening, Timeline, loud, say};
+use crate::{
+    FROZEN_IN, INTERVAL, LIMIT, PLUGINS, Rules, SLOW_IN, SLOW_WORK, TIMEOUT, WEDGED_FOR, WEDGED_IN,
+};
 
 const MARGIN: Duration = Duration::from_millis(1500);
 
@@ -22,16 +24,26 @@ pub(crate) fn print(
     left: &[Testimony],
     rules: Rules,
 ) -> bool {
-    let by_name = |name| Part::of(name, entries, left);
-    let (prompt, slow, frozen) = (by_name("prompt"), by_name("slow"), by_name("frozen"));
+    let parts = PLUGINS.map(|name| Part::of(name, entries, left));
+    let [prompt, slow, wedged, frozen] = &parts;
     let claims = match rules {
-        Rules::Evidence => [prompt.prompt(), slow.slow(), frozen.frozen()],
-        Rules::Today => [prompt.prompt(), slow.slow_today(), frozen.frozen_today()],
+        Rules::Evidence => [
+            prompt.prompt(),
+            slow.late_and_kept(SLOW_IN, SLOW_WORK, Verdict::Slow),
+            wedged.late_and_kept(WEDGED_IN, WEDGED_FOR, Verdict::HandlersStalled),
+            frozen.frozen(),
+        ],
+        Rules::Today => [
+            prompt.prompt(),
+            slow.slow_today(),
+            wedged.wedged_today(),
+            frozen.frozen_today(),
+        ],
     };
 
     say("  Checked against what the plugins recorded themselves:");
     let mut all_hold = true;
-    for (part, claims) in [&prompt, &slow, &frozen].into_iter().zip(claims) {
+    for (part, claims) in parts.iter().zip(claims) {
         for Claim { text, holds } in claims {
             let mark = if holds {
                 timeline.paint(Colour::Good, "ok    ")
@@ -43,7 +55,7 @@ pub(crate) fn print(
         }
     }
     if !all_hold {
-        for part in [&prompt, &slow, &frozen] {
+        for part in &parts {
             part.print_records(timeline);
         }
     }
@@ -78,32 +90,32 @@ impl Part<'_> {
         ]
     }
 
-    fn slow(&self) -> Vec<Claim> {
+    fn late_and_kept(&self, event: u32, work: Duration, verdict: Verdict) -> Vec<Claim> {
         let again = || {
             let answer = |happening: &_| matches!(happening, Happening::LateAnswer { .. });
             self.at(answer)
         };
         vec![
-            claim(format!("took 5 s for event {SLOW_IN}"), || {
-                let work = self
-                    .did(Deed::Ended(SLOW_IN))?
-                    .checked_sub(self.did(Deed::Got(SLOW_IN))?)?;
-                Some(on_time(work, SLOW_WORK))
+            claim(format!("took 5 s for event {event}"), || {
+                let took = self
+                    .did(Deed::Ended(event))?
+                    .checked_sub(self.did(Deed::Got(event))?)?;
+                Some(on_time(took, work))
             }),
-            claim("was called SLOW after 2 s", || {
-                let (_, took, error) = self.late(SLOW_IN)?;
-                let slow = error.verdict() == Some(Verdict::Slow) && error.peer() == Peer::Alive;
-                Some(slow && on_time(took, LIMIT))
+            claim(format!("was called {} after 2 s", loud(verdict)), || {
+                let (_, took, error) = self.late(event)?;
+                let said = error.verdict() == Some(verdict) && error.peer() == Peer::Alive;
+                Some(said && on_time(took, LIMIT))
             }),
             claim("was sent nothing until it had answered that event", || {
-                let (late, ..) = self.late(SLOW_IN)?;
-                let aside = late..self.did(Deed::Ended(SLOW_IN))?;
+                let (late, ..) = self.late(event)?;
+                let aside = late..self.did(Deed::Ended(event))?;
                 Some(self.got_times().all(|at| !aside.contains(&at)))
             }),
             claim(
                 "was then served again, and answered each event in time",
                 || {
-                    let answered = self.did(Deed::Ended(SLOW_IN))?;
+                    let answered = self.did(Deed::Ended(event))?;
                     let prompt = on_time(again()?, answered);
                     Some(prompt && self.served_from(again()?))
                 },
@@ -174,6 +186,23 @@ impl Part<'_> {
                 },
             ),
             self.lost_from(SLOW_IN),
+            self.process(),
+        ]
+    }
+
+    fn wedged_today(&self) -> Vec<Claim> {
+        vec![
+            claim(
+                "answered after 5 s, and had been disconnected after 2 s",
+                || {
+                    let (late, took, _) = self.late(WEDGED_IN)?;
+                    let got = self.did(Deed::Got(WEDGED_IN))?;
+                    let ended = self.did(Deed::Ended(WEDGED_IN))?;
+                    let worked = on_time(ended.checked_sub(got)?, WEDGED_FOR);
+                    Some(worked && on_time(took, LIMIT) && late < ended)
+                },
+            ),
+            self.lost_from(WEDGED_IN),
             self.process(),
         ]
     }

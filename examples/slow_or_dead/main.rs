@@ -1,13 +1,14 @@
-//! Slow or dead? A runtime, three plugin processes, and an event for each of them every second.
+//! Slow or dead? A runtime, four plugin processes, and an event for each of them every second.
 //!
 //! ```text
 //! cargo run --example slow_or_dead               decides by evidence
 //! cargo run --example slow_or_dead -- --today    decides as runtimes of today do
 //! ```
 //!
-//! The three plugins are this same program, started again. Each may take 2 s for an event.
-//! *prompt* answers at once. *slow* takes 5 s for one event. *frozen* is stopped with SIGSTOP in
-//! the middle of one, and much later continued.
+//! The four plugins are this same program, started again. Each may take 2 s for an event.
+//! *prompt* answers at once. *slow* takes 5 s for one event. *wedged* blocks the one thread of its
+//! handlers for 5 s. *frozen* is stopped with SIGSTOP in the middle of one, and much later
+//! continued.
 //!
 //! How the runtime decides is in `decide.rs`, the part to take along. At the end the run is checked
 //! against what the plugins themselves recorded; it exits with 1 if something did not come out as
@@ -46,7 +47,7 @@ mod today;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-const PLUGINS: [&str; 3] = ["prompt", "slow", "frozen"];
+const PLUGINS: [&str; 4] = ["prompt", "slow", "wedged", "frozen"];
 const PLUGIN_SERVICE: &str = "demo.Plugin";
 const REGISTER: &str = "Register";
 const HANDLE_EVENT: &str = "HandleEvent";
@@ -63,6 +64,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The event for which *slow* takes too long, and how long.
 const SLOW_IN: u32 = 3;
 const SLOW_WORK: Duration = Duration::from_secs(5);
+/// The event in which *wedged* blocks its thread, and for how long.
+const WEDGED_IN: u32 = 4;
+const WEDGED_FOR: Duration = Duration::from_secs(5);
 /// The event in which *frozen* is stopped, and for how long.
 const FROZEN_IN: u32 = 5;
 const FROZEN_FOR: Duration = Duration::from_secs(8);
@@ -78,7 +82,8 @@ enum Rules {
     Today,
 }
 
-#[tokio::main]
+// One thread, so that the handler that blocks it blocks its whole process.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -174,7 +179,7 @@ async fn play(
     Ok(runtime)
 }
 
-/// What the stage does to *frozen*; the other two play by themselves.
+/// What the stage does to *frozen*; the others play by themselves.
 async fn follow_script(cast: &Cast, timeline: &Timeline) -> Result<()> {
     let frozen = cast.player("frozen")?;
     frozen
@@ -238,7 +243,7 @@ impl fmt::Display for Rules {
         let limit = LIMIT.as_secs();
         write!(
             f,
-            "Three plugins get an event every second and have {limit} s to answer.\n{rules}\n"
+            "Four plugins get an event every second and have {limit} s to answer.\n{rules}\n"
         )
     }
 }

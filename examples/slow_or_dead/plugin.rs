@@ -9,10 +9,13 @@ use std::time::Duration;
 use protobuf::well_known_types::empty::Empty;
 use protobuf::well_known_types::wrappers::{StringValue, UInt32Value};
 use tokio::net::UnixStream;
-use ttrpc_keepalive::{Context, Server};
+use ttrpc_keepalive::{Context, DriverThread, Server};
 
 use crate::record::{Deed, note};
-use crate::{FROZEN_IN, HANDLE_EVENT, PLUGIN_SERVICE, REGISTER, Result, SLOW_IN, SLOW_WORK};
+use crate::{
+    FROZEN_IN, HANDLE_EVENT, PLUGIN_SERVICE, REGISTER, Result, SLOW_IN, SLOW_WORK, WEDGED_FOR,
+    WEDGED_IN,
+};
 
 /// How long the plugin that will be frozen works on that event: enough for the signal to find it
 /// at work, and well within the limit if it were not stopped.
@@ -48,8 +51,14 @@ pub(crate) async fn play(name: &str, socket: &Path, on_close: OnClose) -> Result
 fn server(name: &str) -> Result<Server> {
     let mut registration = StringValue::new();
     registration.value = format!("{name} {}", process::id());
+    // What may block its handlers' thread needs another one that answers PINGs.
+    let driver_thread = match name {
+        "wedged" => DriverThread::Dedicated,
+        _ => DriverThread::Shared,
+    };
     let name = name.to_owned();
     let server = Server::builder()
+        .driver_thread(driver_thread)
         .unary(PLUGIN_SERVICE, REGISTER, move |_: Context, _: Empty| {
             let registration = registration.clone();
             async move { Ok(registration) }
@@ -58,10 +67,10 @@ fn server(name: &str) -> Result<Server> {
             PLUGIN_SERVICE,
             HANDLE_EVENT,
             move |_: Context, event: UInt32Value| {
-                let work = work(&name, event.value);
+                let work = work(name.clone(), event.value);
                 async move {
                     note(Deed::Got(event.value));
-                    tokio::time::sleep(work).await;
+                    work.await;
                     note(Deed::Ended(event.value));
                     Ok(Empty::new())
                 }
@@ -71,11 +80,13 @@ fn server(name: &str) -> Result<Server> {
     Ok(server)
 }
 
-fn work(name: &str, event: u32) -> Duration {
-    match (name, event) {
-        ("slow", SLOW_IN) => SLOW_WORK,
-        ("frozen", FROZEN_IN) => FROZEN_WORK,
-        _ => Duration::ZERO,
+async fn work(name: String, event: u32) {
+    match (name.as_str(), event) {
+        ("slow", SLOW_IN) => tokio::time::sleep(SLOW_WORK).await,
+        // As a lock does that is never released, or a call into code that does not come back.
+        ("wedged", WEDGED_IN) => thread::sleep(WEDGED_FOR),
+        ("frozen", FROZEN_IN) => tokio::time::sleep(FROZEN_WORK).await,
+        _ => {}
     }
 }
 

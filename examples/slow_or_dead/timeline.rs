@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use ttrpc_keepalive::{
-    ConnectionError, Error, Evidence, LateOutcome, Peer, Snapshot, State, Support,
+    ConnectionError, Error, Evidence, LateOutcome, Peer, Snapshot, State, Support, Verdict,
 };
 
 use crate::decide::Outcome;
@@ -116,7 +116,7 @@ impl Timeline {
 
     fn print(&self, entry: &Entry, line: &Line) {
         let (at, name) = (self.seconds(entry.at), entry.name);
-        let what = self.paint(line.colour, &format!("{:<27}", line.what));
+        let what = self.paint(line.colour, &format!("{:<30}", line.what));
         let evidence = &line.evidence;
         say(format_args!("{at:>6.2} s  {name:<7} {what} {evidence}"));
     }
@@ -239,10 +239,16 @@ fn about_event(event: u32, outcome: &Outcome, rules: Rules) -> Option<(Colour, S
     })
 }
 
-/// The verdict of a late call, as one loud word.
+/// The verdict of a late call, loud.
 pub(crate) fn verdict(error: &Error) -> String {
-    let verdict = error.verdict().map(|verdict| format!("{verdict:?}"));
-    verdict.unwrap_or_default().to_uppercase()
+    error.verdict().map(loud).unwrap_or_default()
+}
+
+pub(crate) fn loud(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::HandlersStalled => "HANDLERS STALLED".to_owned(),
+        other => format!("{other:?}").to_uppercase(),
+    }
 }
 
 fn words(evidence: &Evidence) -> String {

@@ -33,7 +33,8 @@
 //!
 //! [`Server::serve`] takes a [`Listener`] on a unix socket, an abstract name or a TCP port;
 //! [`Server::serve_connection`] takes one connected stream of any kind. A server answers PINGs
-//! ahead of everything else that waits to be written, whatever its handlers do.
+//! ahead of everything else that waits to be written, however long its handlers take. If they may
+//! block their threads, see [below](#handlers-that-block).
 //!
 //! # A client
 //!
@@ -156,6 +157,60 @@
 //! assert!(matches!(client.snapshot().state(), State::Dead(DeadReason::Silent)));
 //! # Ok(()) }
 //! ```
+//!
+//! # Handlers that block
+//!
+//! A handler that keeps its thread, by a lock or a call that does not come back, keeps everything
+//! else on that thread from running. If that is the task that answers PINGs, a process at work
+//! looks dead. A runtime with several threads does not prevent it: a task that is woken by one that
+//! then blocks waits for that very thread, although others are free. With
+//! [`DriverThread::Dedicated`] a thread of its own answers, and handlers run where they did:
+//!
+//! ```
+//! # use protobuf::well_known_types::wrappers::StringValue;
+//! # use ttrpc_keepalive::{Context, Server};
+//! use std::time::Duration;
+//! use ttrpc_keepalive::{Client, DriverThread, Verdict};
+//! # use ttrpc_keepalive::Keepalive;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let server = Server::builder().unary("demo.Echo", "Block", |_: Context, q: StringValue| async {
+//! #     std::thread::sleep(Duration::from_secs(4));
+//! #     Ok(q)
+//! # });
+//! let server = server.driver_thread(DriverThread::Dedicated).build()?;
+//! # let (here, there) = std::os::unix::net::UnixStream::pair()?;
+//! # here.set_nonblocking(true)?;
+//! # there.set_nonblocking(true)?;
+//! # std::thread::spawn(move || {
+//! #     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+//! #     runtime.block_on(async {
+//! #         let there = tokio::net::UnixStream::from_std(there).unwrap();
+//! #         server.serve_connection(there).await
+//! #     })
+//! # });
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! # let here = tokio::net::UnixStream::from_std(here)?;
+//! # let keepalive = Keepalive::on_demand().probe_before_deadline(Duration::from_secs(1));
+//! # let client = Client::builder().keepalive(keepalive).attach(here)?;
+//! # let request = StringValue::new();
+//!
+//! // The handler of this method blocks the only thread there is for handlers.
+//! let call = client.call::<_, StringValue>("demo.Echo", "Block", &request);
+//! let late = call.timeout(Duration::from_secs(2)).await.unwrap_err();
+//! assert_eq!(late.verdict(), Some(Verdict::HandlersStalled));
+//! # Ok(()) })}
+//! ```
+//!
+//! So that such a thread does not hide an application that is stuck, its PONGs say so: a server
+//! sends a task that does nothing, its *canary*, where its handlers run, at each PING and when a
+//! request has waited for 100 ms, and while the canary has not run for 100 ms it sets a flag that
+//! makes the verdict on a late call [`HandlersStalled`](Verdict::HandlersStalled) instead of
+//! [`Slow`](Verdict::Slow).
+//!
+//! The canary sees threads that do not come back, all of them where there are several, and a
+//! runtime that is gone. It does not see tasks that wait for each other and leave the threads free,
+//! nor a handler that blocks later than it was sent: the next PING tells of that one.
 //!
 //! # How a peer is judged
 //!

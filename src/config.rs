@@ -15,7 +15,8 @@ pub enum DriverThread {
     /// of that runtime can keep PINGs from being answered: the process then looks dead.
     ///
     /// On a runtime with several threads too, even if the others have nothing to do: a driver that
-    /// is woken by a task waits in a place of that task's own thread until the task gives way.
+    /// is woken by a task waits in a place of that task's own thread until the task gives way
+    /// ([tokio#4941](https://github.com/tokio-rs/tokio/issues/4941)).
     #[default]
     Shared,
     /// The one thread of this process that drives all connections which ask for it. Whatever blocks
@@ -28,7 +29,8 @@ pub enum DriverThread {
     /// started, the connection ends at once with the operating system's error.
     ///
     /// Sockets move to it. A [`ByteStream`](crate::ByteStream) is polled there and stays what it
-    /// is: one that needs a runtime of its own needs that to run.
+    /// is: one that needs a runtime of its own needs that to run. The thread has the time of the
+    /// machine, also where a test has paused that of its runtime.
     Dedicated,
 }
 

@@ -9,23 +9,26 @@
 
 mod support;
 
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::task::{Context as TaskContext, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::BytesMut;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::transport::Look;
+use ttrpc_keepalive::transport::{Look, Transport};
 use ttrpc_keepalive::wire::{Flags, MessageType, ping, ping_number};
 use ttrpc_keepalive::{
-    Client, ClientBuilder, ConnectionError, Context, DeadReason, DriverThread, Error, LateOutcome,
-    Listener, Peer as Summary, ServerBuilder, Status, Verdict,
+    ByteStream, Client, ClientBuilder, ConnectionError, Context, DeadReason, DriverThread, Error,
+    LateOutcome, Listener, Peer as Summary, ServerBuilder, Status, Verdict,
 };
 
 /// How long a blocked handler keeps its thread: far more than a loaded machine delays one.
@@ -313,6 +316,52 @@ async fn a_shutdown_drains_connections_that_are_driven_elsewhere() {
     assert!(running.await.unwrap().is_ok(), "the call was answered");
     serving.await.unwrap();
     assert!(matches!(client.closed().await, ConnectionError::PeerClosed));
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_move_to_the_dedicated_thread_ends_its_connection_with_the_error() {
+    for thread in [DriverThread::Shared, DriverThread::Dedicated] {
+        let (here, there) = tokio::io::duplex(4096);
+        let server = blocking(thread).build().unwrap();
+        let serving = server.serve_connection(Rooted(ByteStream::new(here)));
+        let client = Client::builder().driver_thread(DriverThread::Dedicated);
+        let client = client.attach(there).unwrap();
+        let calling = async {
+            let said = say(&client).await;
+            drop(client);
+            said
+        };
+        let (end, said) = tokio::join!(serving, calling);
+        let moves = thread == DriverThread::Dedicated;
+        assert_eq!(matches!(end, ConnectionError::Io(_)), moves, "{end}");
+        assert_eq!(said.is_err(), moves);
+    }
+}
+
+/// A stream that stays where it is.
+struct Rooted(ByteStream<DuplexStream>);
+
+impl Transport for Rooted {
+    fn poll_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        buffer: &mut BytesMut,
+        limit: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_read(cx, buffer, limit)
+    }
+
+    fn poll_write(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.0.poll_write(cx, slices)
+    }
+
+    fn enter(&mut self) -> io::Result<()> {
+        Err(io::Error::other("rooted"))
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -248,7 +248,8 @@ impl ServerBuilder {
 
     /// Which thread reads, writes and answers PINGs. [`DriverThread::Shared`] by default.
     ///
-    /// Handlers run on the runtime that serves in either case.
+    /// In either case handlers run on the runtime that serves, and connections are accepted there:
+    /// one that is blocked accepts none.
     pub fn driver_thread(mut self, thread: DriverThread) -> Self {
         self.config.driver_thread = thread;
         self

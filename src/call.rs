@@ -11,7 +11,7 @@ use bytes::Bytes;
 use crate::buffers;
 use crate::connection::{Exchange, Handle, Outgoing, Payload};
 use crate::error::Error;
-use crate::wire::Response;
+use crate::wire::{Flags, Response};
 
 type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
 
@@ -43,6 +43,7 @@ impl<'a, R> Call<'a, R> {
             outgoing: Outgoing {
                 service,
                 method,
+                flags: Flags::NONE,
                 metadata: Vec::new(),
                 payload,
                 timeout: None,

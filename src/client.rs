@@ -12,6 +12,9 @@ use crate::connection::{ClientSide, Connection, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
+use crate::streaming::{
+    Receiver, Reply, Sender, StreamCall, decode_bytes, decode_message, encode_bytes, encode_message,
+};
 use crate::transport::{Address, IntoTransport};
 
 /// The client's end of one connection.
@@ -66,6 +69,101 @@ impl Client {
         Call::new(&self.handle, service, method, message, |payload| {
             Ok(payload.clone())
         })
+    }
+
+    /// Prepares a call with one request and many responses. Awaiting it yields the [`Receiver`] of
+    /// these as soon as the request is queued.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::call`]. What happens after the request is queued is told by the receiver.
+    pub fn server_stream<'a, Q: Message, R: Message>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+        request: &'a Q,
+    ) -> StreamCall<'a, Receiver<R>> {
+        let request = Payload::Message(request);
+        StreamCall::server_stream(&self.handle, service, method, request, decode_message)
+    }
+
+    /// Prepares a call with many requests and one response. Awaiting it yields the [`Sender`] of
+    /// the requests and the [`Reply`], which is the response when it is awaited.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::server_stream`].
+    pub fn client_stream<'a, Q: Message, R: Message>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+    ) -> StreamCall<'a, (Sender<Q>, Reply<R>)> {
+        StreamCall::client_stream(
+            &self.handle,
+            service,
+            method,
+            (encode_message, decode_message),
+        )
+    }
+
+    /// Prepares a call with many requests and many responses. Awaiting it yields the [`Sender`] of
+    /// the former and the [`Receiver`] of the latter. Which follows which is the method's affair.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::server_stream`].
+    pub fn bidi_stream<'a, Q: Message, R: Message>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+    ) -> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
+        StreamCall::bidi_stream(
+            &self.handle,
+            service,
+            method,
+            (encode_message, decode_message),
+        )
+    }
+
+    /// [`Client::server_stream`] with bytes, for messages that are encoded elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::server_stream`].
+    pub fn server_stream_bytes<'a>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+        request: &'a [u8],
+    ) -> StreamCall<'a, Receiver<Bytes>> {
+        let request = Payload::Bytes(request);
+        StreamCall::server_stream(&self.handle, service, method, request, decode_bytes)
+    }
+
+    /// [`Client::client_stream`] with bytes, for messages that are encoded elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::server_stream`].
+    pub fn client_stream_bytes<'a>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+    ) -> StreamCall<'a, (Sender<[u8]>, Reply<Bytes>)> {
+        StreamCall::client_stream(&self.handle, service, method, (encode_bytes, decode_bytes))
+    }
+
+    /// [`Client::bidi_stream`] with bytes, for messages that are encoded elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Client::server_stream`].
+    pub fn bidi_stream_bytes<'a>(
+        &'a self,
+        service: &'a str,
+        method: &'a str,
+    ) -> StreamCall<'a, (Sender<[u8]>, Receiver<Bytes>)> {
+        StreamCall::bidi_stream(&self.handle, service, method, (encode_bytes, decode_bytes))
     }
 
     /// What to make of the peer now.
@@ -163,6 +261,14 @@ impl ClientBuilder {
         self
     }
 
+    /// Bytes of one stream's messages that were received and not taken yet: at least 1, 16 MiB by
+    /// default. Beyond it that stream fails with [`Error::StreamOverflow`]; a message always fits
+    /// into an empty queue. Each message counts as 64 bytes more than it has.
+    pub fn stream_limit(mut self, bytes: usize) -> Self {
+        self.config.limits.stream_bytes = bytes;
+        self
+    }
+
     /// Late calls that are followed until their answers come: at least 1, 1,024 by default. The
     /// oldest makes room.
     pub fn late_limit(mut self, calls: usize) -> Self {
@@ -224,6 +330,7 @@ impl ClientBuilder {
         check_limits(&[
             ("outbox_limit", limits.outbox_bytes),
             ("call_limit", limits.calls),
+            ("stream_limit", limits.stream_bytes),
             ("late_limit", limits.late_records),
         ])
     }

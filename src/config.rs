@@ -62,6 +62,9 @@ pub(crate) struct ClientLimits {
     /// Calls that wait for an answer. Beyond it a call waits before it is sent, so that a peer
     /// that never answers calls without a timeout cannot make the table grow for ever.
     pub(crate) calls: usize,
+    /// Bytes of one stream's messages that were received and not taken. Beyond it the stream fails:
+    /// the reader never waits for a consumer, or everything else would wait with it.
+    pub(crate) stream_bytes: usize,
     /// Late calls that are followed until their answer comes; the oldest makes room.
     pub(crate) late_records: usize,
 }
@@ -72,6 +75,7 @@ impl Default for ClientLimits {
             // Four frames of the largest size: enough to keep a socket busy.
             outbox_bytes: 16 << 20,
             calls: 1 << 16,
+            stream_bytes: STREAM_BYTES,
             late_records: 1024,
         }
     }
@@ -95,8 +99,14 @@ pub(crate) struct ServerLimits {
     /// Bytes of answers that wait to be written. Beyond it the server stops reading requests
     /// until the client has taken some: it alone does so, since two sides that both wait for the
     /// other to read would wait for ever.
+    /// Stream messages beyond it wait in their senders.
     pub(crate) owed_bytes: usize,
+    /// Bytes of one stream's messages that were received and not taken, as for a client.
+    pub(crate) stream_bytes: usize,
 }
+
+/// Four messages of the largest size: a consumer that is late for a moment loses nothing.
+const STREAM_BYTES: usize = 16 << 20;
 
 impl Default for ServerLimits {
     fn default() -> Self {
@@ -104,6 +114,7 @@ impl Default for ServerLimits {
             handlers: 1024,
             waiting: 1024,
             owed_bytes: 16 << 20,
+            stream_bytes: STREAM_BYTES,
         }
     }
 }

@@ -274,6 +274,7 @@ pub mod rfc {}
 mod seed;
 mod server;
 pub mod status;
+mod streaming;
 mod streams;
 pub mod transport;
 pub mod wire;
@@ -288,6 +289,7 @@ pub use keepalive::{
     DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, Support, Unknown, Verdict,
 };
 pub use liveness::{Counters, Liveness, Snapshot, State};
-pub use server::{Context, Server, ServerBuilder};
+pub use server::{Context, Requests, Responses, Server, ServerBuilder};
 pub use status::{Code, Status};
+pub use streaming::{Receiver, Reply, Sender, StreamCall};
 pub use transport::{ByteStream, IntoTransport, Listener, Socket};

@@ -7,6 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::wire::PING_STREAM_ID;
 
+mod halves;
+
+pub(crate) use halves::{Data, LocalHalf, PeerHalf, Upload, Uploads};
+
 /// The calls of a client's connection.
 #[derive(Debug)]
 pub(crate) struct Calls<C, L> {
@@ -48,8 +52,8 @@ impl<C, L> Calls<C, L> {
         self.open.insert(id, call);
     }
 
-    pub(crate) fn is_open(&self, id: u32) -> bool {
-        self.open.contains_key(&id)
+    pub(crate) fn find(&self, id: u32) -> Option<&C> {
+        self.open.get(&id)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -85,6 +89,11 @@ impl<C, L> Calls<C, L> {
         } else {
             Ended::Unknown
         }
+    }
+
+    /// What is left of an expired call whose end has come after all.
+    pub(crate) fn take_late(&mut self, id: u32) -> Option<L> {
+        self.late.remove(&id)
     }
 
     pub(crate) fn late_len(&self) -> usize {

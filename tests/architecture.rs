@@ -23,6 +23,7 @@ const STOREYS: &[&str] = &[
     "transport",
     "connection",
     "call",
+    "streaming",
     "client",
     "server",
 ];

@@ -4,6 +4,7 @@
 //! whatever ends the call.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,12 +12,13 @@ use tokio::sync::oneshot;
 use tracing::debug;
 
 use super::deadlines::{Deadlines, Wrote};
+use super::inbox::{Inbox, Overflow};
 use super::side::{Side, Turn};
 use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
 use crate::keepalive::{CallDeadline, Role, Unknown, Verdict, WriteFacts};
 use crate::liveness::Counters;
-use crate::streams::{Calls, Ended};
-use crate::wire::{Frame, Header, MAX_PAYLOAD, MessageType, Oversized};
+use crate::streams::{Calls, Data, Ended, PeerHalf};
+use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized};
 
 /// A call as its future hands it over.
 #[derive(Debug)]
@@ -24,7 +26,36 @@ pub(crate) struct Call {
     pub(super) started: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) deadline: Option<CallDeadline>,
-    pub(super) reply: oneshot::Sender<Result<Bytes, Error>>,
+    /// Those of its request.
+    pub(super) flags: Flags,
+    pub(super) peer: ServerHalf,
+}
+
+/// Where that goes which the server sends. A RESPONSE is decoded by who waits for it.
+pub(super) type ServerHalf = PeerHalf<oneshot::Sender<Result<Bytes, Error>>, Arc<Inbox<StreamEnd>>>;
+
+/// What ended a stream of messages, other than its plain end.
+#[derive(Debug)]
+pub(crate) enum StreamEnd {
+    /// A RESPONSE, with this envelope.
+    Response(Bytes),
+    Failed(Error),
+}
+
+impl Call {
+    /// Ends it for who waits for it; nobody does if it was dropped meanwhile.
+    fn end(self, result: Result<Bytes, Error>) {
+        match (self.peer, result) {
+            (PeerHalf::Answer(reply), result) => drop(reply.send(result)),
+            (PeerHalf::Messages(inbox), Ok(envelope)) => inbox.fail(StreamEnd::Response(envelope)),
+            (PeerHalf::Messages(inbox), Err(error)) => inbox.fail(StreamEnd::Failed(error)),
+        }
+    }
+
+    /// Whether the client sends messages after the request.
+    fn sends(&self) -> bool {
+        self.flags.contains(Flags::REMOTE_OPEN)
+    }
 }
 
 /// A wait for a PONG: a call without frames.
@@ -117,8 +148,13 @@ impl ClientSide {
         Some(probe)
     }
 
-    /// A frame that ends stream `id` has come, with this result.
-    fn handle_end(&mut self, id: u32, result: Result<Bytes, Error>, turn: &mut Turn<'_, Command>) {
+    /// A RESPONSE has come, or one that was too large was skipped.
+    fn handle_response(
+        &mut self,
+        id: u32,
+        result: Result<Bytes, Error>,
+        turn: &mut Turn<'_, Command>,
+    ) {
         let now = turn.now;
         match self.calls.handle_end(id) {
             Ended::Call(call) => {
@@ -128,10 +164,13 @@ impl ClientSide {
                     self.deadlines.remove(Key::Stream(id), deadline);
                 }
                 turn.shared.release();
-                // Nobody waits if the call was dropped meanwhile.
-                let _ = call.reply.send(result);
+                if call.sends() {
+                    turn.end_sending(id);
+                }
+                call.end(result);
             }
             Ended::Late(record) => {
+                turn.end_sending(id);
                 turn.machine.handle_response(now);
                 turn.machine.handle_late_call_ended(now);
                 self.late_responses += 1;
@@ -139,6 +178,7 @@ impl ClientSide {
                 debug!(stream_id = id, ?after, "a late answer has come");
             }
             Ended::Again => {
+                turn.end_sending(id);
                 turn.machine.handle_response(now);
                 self.repeated_responses += 1;
                 debug!(
@@ -153,6 +193,62 @@ impl ClientSide {
             }
             Ended::Unknown => debug!(stream_id = id, "a response to no call is dropped"),
         }
+    }
+
+    /// A DATA frame has come.
+    fn handle_data(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) {
+        let Header {
+            stream_id: id,
+            flags,
+            ..
+        } = frame.header;
+        let Some(call) = self.calls.find(id) else {
+            return self.handle_late_data(id, flags, turn);
+        };
+        let Some((inbox, data)) = call.peer.handle_data(flags) else {
+            return self.fail(id, Error::UnexpectedData, turn);
+        };
+        if let Data::Message | Data::Last = data {
+            if let Err(overflow) = inbox.push(frame.payload) {
+                let Overflow { size, limit } = overflow;
+                return self.fail(id, Error::StreamOverflow { size, limit }, turn);
+            }
+        }
+        if let Data::Last | Data::End = data {
+            inbox.close();
+            if self.close(Key::Stream(id), turn).is_some() {
+                turn.end_sending(id);
+                turn.machine.handle_call_ended(turn.now);
+            }
+        }
+    }
+
+    /// Data of a stream that this side has given up, or never had (RFC KA-37).
+    fn handle_late_data(&mut self, id: u32, flags: Flags, turn: &mut Turn<'_, Command>) {
+        debug!(stream_id = id, "stream data for nobody is dropped");
+        if let Data::Message | Data::Nothing = Data::of(flags) {
+            return;
+        }
+        // Its end comes all the same, and may be the late answer that somebody waits for.
+        turn.end_sending(id);
+        if let Some(record) = self.calls.take_late(id) {
+            turn.machine.handle_late_call_ended(turn.now);
+            self.late_responses += 1;
+            record.answered(turn.now);
+        }
+    }
+
+    /// Ends a stream that the server has not ended, since what it sent cannot be taken.
+    fn fail(&mut self, id: u32, error: Error, turn: &mut Turn<'_, Command>) {
+        let Some(call) = self.close(Key::Stream(id), turn) else {
+            return;
+        };
+        debug!(stream_id = id, %error, "a call fails");
+        turn.machine.handle_call_ended(turn.now);
+        if call.sends() {
+            turn.give_up(id);
+        }
+        call.end(Err(error));
     }
 
     /// Ends a call that has run out of time, with the verdict on its peer.
@@ -203,7 +299,14 @@ impl ClientSide {
             // No answer will come.
             _ => turn.machine.handle_call_ended(now),
         }
-        let _ = call.reply.send(Err(Error::Deadline(Box::new(late))));
+        if let (Key::Stream(id), true) = (key, call.sends()) {
+            match progress {
+                // Its request was taken back, and so is what follows it.
+                Progress::Unsent => turn.end_sending(id),
+                Progress::Begun | Progress::Written => turn.give_up(id),
+            }
+        }
+        call.end(Err(Error::Deadline(Box::new(late))));
     }
 
     fn expired(&mut self, turn: &Turn<'_, Command>) -> Vec<(Key, CallDeadline, Wrote)> {
@@ -263,7 +366,7 @@ impl Side for ClientSide {
                 }
                 // It expired while its future found room: nobody waits for it any more.
                 None => {
-                    turn.take_back(id);
+                    turn.give_up(id);
                     turn.shared.release();
                 }
             },
@@ -275,7 +378,7 @@ impl Side for ClientSide {
                 if self.close(key, turn).is_some() {
                     turn.machine.handle_call_ended(turn.now);
                     if let Key::Stream(id) = key {
-                        turn.take_back(id);
+                        turn.give_up(id);
                     }
                 }
             }
@@ -285,28 +388,32 @@ impl Side for ClientSide {
     fn handle_frame(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) {
         let id = frame.header.stream_id;
         match frame.header.message_type {
-            MessageType::RESPONSE => self.handle_end(id, Ok(frame.payload), turn),
-            // Only unary calls are made here, and none of them expects stream data.
-            MessageType::DATA if self.calls.is_open(id) => {
-                self.handle_end(id, Err(Error::UnexpectedData), turn);
-            }
+            MessageType::RESPONSE => self.handle_response(id, Ok(frame.payload), turn),
+            MessageType::DATA => self.handle_data(frame, turn),
             other => debug!(stream_id = id, message_type = ?other, "a frame for nobody is dropped"),
         }
     }
 
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Command>) {
+        let error = || {
+            Error::ResponseTooLarge(Oversized {
+                size: header.payload_length(),
+                max: MAX_PAYLOAD,
+            })
+        };
         let id = header.stream_id;
         match header.message_type {
-            MessageType::RESPONSE => {
-                let error = Error::ResponseTooLarge(Oversized {
-                    size: header.payload_length(),
-                    max: MAX_PAYLOAD,
-                });
-                self.handle_end(id, Err(error), turn);
-            }
-            // RFC KA-4: its call fails, as it would by DATA of any other size.
-            MessageType::DATA if self.calls.is_open(id) => {
-                self.handle_end(id, Err(Error::UnexpectedData), turn);
+            MessageType::RESPONSE => self.handle_response(id, Err(error()), turn),
+            // RFC KA-4: its call fails. One that expects no data fails as by DATA of any other size.
+            MessageType::DATA => {
+                let call = self.calls.find(id);
+                let expected = call.is_some_and(|call| matches!(call.peer, PeerHalf::Messages(_)));
+                let error = if expected {
+                    error()
+                } else {
+                    Error::UnexpectedData
+                };
+                self.fail(id, error, turn);
             }
             _ => {}
         }
@@ -395,14 +502,14 @@ impl Side for ClientSide {
     fn end(&mut self, end: &ConnectionError) {
         let error = || Error::Connection(end.clone());
         for (_, call) in self.waiting.drain() {
-            let _ = call.reply.send(Err(error()));
+            call.end(Err(error()));
         }
         for (_, (_, probe)) in self.probes.drain() {
             let _ = probe.reply.send(Err(error()));
         }
         let (calls, late) = self.calls.drain();
         for call in calls {
-            let _ = call.reply.send(Err(error()));
+            call.end(Err(error()));
         }
         for record in late {
             record.end(LateOutcome::Ended(end.clone()));

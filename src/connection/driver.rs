@@ -285,7 +285,7 @@ impl<S: Side> Driver<S> {
     /// Whether reading has to wait until the peer takes what it is owed.
     fn park(&mut self, now: Duration) -> bool {
         let limit = self.side.owed_limit();
-        let parks = limit < usize::MAX && self.shared.desk().outbox.bytes() > limit;
+        let parks = limit < usize::MAX && self.shared.desk().outbox.owed_bytes() > limit;
         if parks != self.parked {
             self.parked = parks;
             debug!(parks, "reading waits for the peer to take its answers");

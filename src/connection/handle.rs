@@ -8,13 +8,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot::{self, error::RecvError};
+use tokio::sync::oneshot;
 
-use super::calls::{Call, Command, Key, Probe};
+use super::calls::{Call, Command, Key, Probe, ServerHalf, StreamEnd};
+use super::inbox::{Inbox, Messages};
+use super::sending::Outlet;
 use super::{Desk, Shared, notify};
 use crate::config::ClientLimits;
 use crate::error::{ConnectionError, Error};
 use crate::keepalive::{CallDeadline, Keepalive};
+use crate::streams::PeerHalf;
 use crate::wire::{Encode, Flags, PING_STREAM_ID, Raw, RequestHead, encode_request, set_stream_id};
 
 /// One user's hold on a client's connection. The connection closes when all are gone.
@@ -40,6 +43,8 @@ impl Drop for LastHandle {
 pub(crate) struct Outgoing<'a> {
     pub(crate) service: &'a str,
     pub(crate) method: &'a str,
+    /// Whether messages follow, and how the stream begins.
+    pub(crate) flags: Flags,
     pub(crate) metadata: Vec<(String, String)>,
     pub(crate) payload: Payload<'a>,
     pub(crate) timeout: Option<Duration>,
@@ -74,6 +79,13 @@ impl Handle {
     /// Nothing happens before the future is polled.
     pub(crate) fn exchange<'a>(&'a self, outgoing: Outgoing<'a>) -> Exchange<'a> {
         Exchange {
+            opening: self.open(outgoing),
+        }
+    }
+
+    /// Begins a stream. Nothing happens before the future is polled.
+    pub(crate) fn open<'a, W: Wait>(&'a self, outgoing: Outgoing<'a>) -> Opening<'a, W> {
+        Opening {
             handle: self,
             outgoing,
             started: Duration::ZERO,
@@ -116,48 +128,78 @@ impl Handle {
 /// Dropping it ends the call: a request of which nothing is written is not sent, and the answer to
 /// one that was is dropped. ttrpc has no message to tell the peer.
 pub(crate) struct Exchange<'a> {
+    opening: Opening<'a, Reply>,
+}
+
+/// A stream on its way, until its request is queued.
+pub(crate) struct Opening<'a, W> {
     handle: &'a Handle,
     outgoing: Outgoing<'a>,
     started: Duration,
-    state: State<'a>,
+    state: State<'a, W>,
 }
 
-type Reply = oneshot::Receiver<Result<Bytes, Error>>;
+pub(crate) type Reply = oneshot::Receiver<Result<Bytes, Error>>;
 
-enum State<'a> {
+enum State<'a, W> {
     Begin,
     /// Waits for room. No stream id exists yet and nothing is encoded.
-    Waiting(u64, Open<'a>, Reply),
-    Sent(Open<'a>, Reply),
+    Waiting(u64, Open<'a>, W),
+    Sent(Open<'a>, W),
     Done,
+}
+
+/// What a caller waits on.
+pub(crate) trait Wait: Sized + Unpin {
+    /// With the end that the driver has.
+    fn new(limits: &ClientLimits) -> (ServerHalf, Self);
+
+    /// Waits for what can come before the request is sent: an error.
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<Error>;
+}
+
+impl Wait for Reply {
+    fn new(_limits: &ClientLimits) -> (ServerHalf, Self) {
+        let (sender, reply) = oneshot::channel();
+        (PeerHalf::Answer(sender), reply)
+    }
+
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        match ready!(Pin::new(self).poll(cx)) {
+            Ok(Err(error)) => Poll::Ready(error),
+            // Nobody has answered what was not sent: the driver is gone.
+            Ok(Ok(_)) | Err(_) => Poll::Ready(ConnectionError::Abandoned.into()),
+        }
+    }
+}
+
+impl Wait for Messages<StreamEnd> {
+    fn new(limits: &ClientLimits) -> (ServerHalf, Self) {
+        let (inbox, messages) = Inbox::new(limits.stream_bytes);
+        (PeerHalf::Messages(inbox), messages)
+    }
+
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        match ready!(self.poll_next(cx)) {
+            Some(Err(StreamEnd::Failed(error))) => Poll::Ready(error),
+            _ => Poll::Ready(ConnectionError::Abandoned.into()),
+        }
+    }
 }
 
 impl Future for Exchange<'_> {
     type Output = Result<Bytes, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if let State::Begin = this.state {
-            this.state = this.begin(cx)?;
-        }
-        if let State::Waiting(ticket, _, reply) = &mut this.state {
-            // Its deadline, or the end of the connection, may come while it waits.
-            if let Poll::Ready(result) = Pin::new(&mut *reply).poll(cx) {
-                return Poll::Ready(this.finish(result));
-            }
-            let ticket = *ticket;
-            let Some(id) = this.promote(cx, ticket)? else {
-                return Poll::Pending;
-            };
-            if let State::Waiting(_, mut open, reply) = mem::replace(&mut this.state, State::Done) {
-                open.key = Key::Stream(id);
-                this.state = State::Sent(open, reply);
-            }
-        }
-        match &mut this.state {
+        let opening = &mut self.opening;
+        ready!(opening.poll_sent(cx))?;
+        match &mut opening.state {
             State::Sent(_, reply) => {
                 let result = ready!(Pin::new(reply).poll(cx));
-                Poll::Ready(this.finish(result))
+                if let State::Sent(open, _) = mem::replace(&mut opening.state, State::Done) {
+                    open.ended();
+                }
+                Poll::Ready(result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into())))
             }
             // Polled after its end, which a future need not answer.
             _ => Poll::Pending,
@@ -165,20 +207,71 @@ impl Future for Exchange<'_> {
     }
 }
 
-impl<'a> Exchange<'a> {
-    fn begin(&mut self, cx: &Context<'_>) -> Result<State<'a>, Error> {
+impl<W: Wait> Future for Opening<'_, W> {
+    /// The call, the half that messages are sent by, and what the caller waits on.
+    type Output = Result<(Guard, Outlet<Command>, W), Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        ready!(self.poll_sent(cx))?;
+        let LastHandle { shared, limits, .. } = &*self.handle.last;
+        match mem::replace(&mut self.state, State::Done) {
+            State::Sent(open, waited_on) => {
+                let Key::Stream(id) = open.key else {
+                    return Poll::Pending;
+                };
+                open.ended();
+                let guard = Guard {
+                    shared: Arc::clone(shared),
+                    id,
+                };
+                let outlet = Outlet::new(Arc::clone(shared), id, limits.outbox_bytes);
+                Poll::Ready(Ok((guard, outlet, waited_on)))
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl<'a, W: Wait> Opening<'a, W> {
+    /// Sends the request, waiting for room.
+    fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if let State::Begin = self.state {
+            self.state = self.begin(cx)?;
+        }
+        if let State::Waiting(ticket, _, waited_on) = &mut self.state {
+            // Its deadline, or the end of the connection, may come while it waits.
+            if let Poll::Ready(error) = waited_on.poll_unsent(cx) {
+                self.stop_waiting();
+                return Poll::Ready(Err(error));
+            }
+            let ticket = *ticket;
+            let Some(id) = self.promote(cx, ticket)? else {
+                return Poll::Pending;
+            };
+            if let State::Waiting(_, mut open, waited_on) =
+                mem::replace(&mut self.state, State::Done)
+            {
+                open.key = Key::Stream(id);
+                self.state = State::Sent(open, waited_on);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn begin(&mut self, cx: &Context<'_>) -> Result<State<'a, W>, Error> {
         let shared = self.handle.shared();
         self.started = shared.clock.now();
         let deadline = self
             .outgoing
             .timeout
             .map(|timeout| CallDeadline::new(self.started, timeout, &self.handle.last.keepalive));
-        let (sender, reply) = oneshot::channel();
+        let (peer, waited_on) = W::new(&self.handle.last.limits);
         let call = Call {
             started: self.started,
             timeout: self.outgoing.timeout,
             deadline,
-            reply: sender,
+            flags: self.outgoing.flags,
+            peer,
         };
         {
             let mut desk = shared.desk();
@@ -190,7 +283,7 @@ impl<'a> Exchange<'a> {
                 let key = Key::Ticket(ticket);
                 desk.commands.push(Command::Wait { ticket, call });
                 notify(desk);
-                return Ok(State::Waiting(ticket, Open { shared, key }, reply));
+                return Ok(State::Waiting(ticket, Open { shared, key }, waited_on));
             }
         }
         // Between the two locks others may find the same room: each thread that calls can
@@ -199,7 +292,7 @@ impl<'a> Exchange<'a> {
         let frame = self.encode(self.outgoing.timeout)?;
         let id = self.send(frame, self.started, p, |id| Command::Open { id, call })?;
         let key = Key::Stream(id);
-        Ok(State::Sent(Open { shared, key }, reply))
+        Ok(State::Sent(Open { shared, key }, waited_on))
     }
 
     /// Sends the call that waits with this ticket, if it is its turn.
@@ -249,9 +342,10 @@ impl<'a> Exchange<'a> {
             timeout_nano: left.map_or(0, timeout_nano),
             metadata: &self.outgoing.metadata,
         };
+        let flags = self.outgoing.flags;
         match self.outgoing.payload {
-            Payload::Message(message) => encode_request(0, Flags::NONE, &head, message),
-            Payload::Bytes(bytes) => encode_request(0, Flags::NONE, &head, &Raw(bytes)),
+            Payload::Message(message) => encode_request(0, flags, &head, message),
+            Payload::Bytes(bytes) => encode_request(0, flags, &head, &Raw(bytes)),
         }
         .map_err(Error::RequestTooLarge)
     }
@@ -278,31 +372,54 @@ impl<'a> Exchange<'a> {
         let direct = alone && desk.may_write();
         shared.claim();
         desk.commands.push(command(id));
+        let opens = self.outgoing.flags.contains(Flags::REMOTE_OPEN);
         if direct {
-            desk.outbox.push(id, frame);
+            let newest = desk.outbox.push(id, frame);
+            if opens {
+                desk.outbox.open_half(id, newest);
+            }
             // The driver learns of the call when it reads the answer, or when its timer fires.
             let timer_is_late = p.is_some_and(|p| desk.wakes_at.is_none_or(|at| at > p));
             shared.write(desk, now, timer_is_late);
         } else {
-            desk.outbox.arrive(id, frame);
+            let newest = desk.outbox.arrive(id, frame);
+            if opens {
+                desk.outbox.open_half(id, newest);
+            }
             notify(desk);
         }
         Ok(id)
     }
 
-    fn finish(&mut self, result: Result<Result<Bytes, Error>, RecvError>) -> Result<Bytes, Error> {
-        match mem::replace(&mut self.state, State::Done) {
-            State::Waiting(ticket, open, _) => {
-                open.ended();
-                let mut desk = self.handle.shared().desk();
-                desk.room.leave(ticket);
-                // It lets the next one in.
-                notify(desk);
-            }
-            State::Sent(open, _) => open.ended(),
-            State::Begin | State::Done => {}
+    fn stop_waiting(&mut self) {
+        if let State::Waiting(ticket, open, _) = mem::replace(&mut self.state, State::Done) {
+            open.ended();
+            let mut desk = self.handle.shared().desk();
+            desk.room.leave(ticket);
+            // It lets the next one in.
+            notify(desk);
         }
-        result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()))
+    }
+}
+
+/// A stream that is open, held by its halves. Dropping the last of them ends the call.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    shared: Arc<Shared<Command>>,
+    id: u32,
+}
+
+impl Guard {
+    pub(crate) fn shared(&self) -> &Shared<Command> {
+        &self.shared
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let key = Key::Stream(self.id);
+        let shared = &*self.shared;
+        drop(Open { shared, key });
     }
 }
 

@@ -21,15 +21,19 @@ mod calls;
 mod deadlines;
 mod driver;
 mod handle;
+mod inbox;
 mod outbox;
 mod reader;
 mod room;
+mod sending;
 mod side;
 mod thread;
 mod writer;
 
-pub(crate) use calls::ClientSide;
-pub(crate) use handle::{Exchange, Handle, Outgoing, Payload};
+pub(crate) use calls::{ClientSide, Command, StreamEnd};
+pub(crate) use handle::{Exchange, Guard, Handle, Outgoing, Payload, Reply, Wait};
+pub(crate) use inbox::{Inbox, Messages, Overflow};
+pub(crate) use sending::{NotSent, Outlet, half_close};
 pub(crate) use side::{Side, Turn};
 pub(crate) use thread::Connection;
 
@@ -63,7 +67,11 @@ struct Desk<C> {
     direct: bool,
     /// When the driver's timer fires. A deadline behind it needs no wake-up of its own.
     wakes_at: Option<Duration>,
+    /// Calls that wait.
     room: Room,
+    /// Messages of open streams that wait. Apart from the calls: a call may wait for
+    /// a stream to end that cannot end before its message is sent.
+    senders: Room,
     next_id: Option<u32>,
     closing: Closing,
     end: Option<ConnectionError>,
@@ -95,6 +103,7 @@ impl<C> Shared<C> {
                 direct: false,
                 wakes_at: None,
                 room: Room::default(),
+                senders: Room::default(),
                 next_id: Some(1),
                 closing: Closing::No,
                 end: None,
@@ -166,6 +175,21 @@ impl<C> Shared<C> {
         }
     }
 
+    /// Queues a server's last frame on a stream, unless the stream has ended already: then nobody
+    /// may send on it any more.
+    pub(crate) fn answer_stream(&self, stream_id: u32, frame: Vec<u8>, command: C) {
+        self.release();
+        let mut desk = self.desk();
+        if desk.end.is_some() {
+            return;
+        }
+        desk.outbox.end_stream(stream_id, frame);
+        let waiting = desk.waiting_sender(stream_id);
+        desk.commands.push(command);
+        notify(desk);
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
     /// Writes what waits, from the task of a handle. Wakes the driver for what is left, or if `wake`.
     fn write(&self, mut desk: MutexGuard<'_, Desk<C>>, now: Duration, wake: bool) {
         let Some(shortcut) = desk.shortcut.clone() else {
@@ -186,7 +210,7 @@ impl<C> Shared<C> {
             desk.outbox.clear();
             return;
         }
-        let waiting = desk.room.first();
+        let waiting = desk.first_waiting();
         // A connection that closes waits for what is being written here.
         let closing = desk.closing != Closing::No;
         if wake || closing || !desk.outbox.is_empty() {
@@ -194,17 +218,13 @@ impl<C> Shared<C> {
         } else {
             drop(desk);
         }
-        if let Some(waiting) = waiting {
-            waiting.wake();
-        }
+        waiting.for_each(Waker::wake);
     }
 
-    /// Lets the call that waits longest look whether there is room for it.
+    /// Lets the call and the message that wait longest look whether there is room for them.
     fn wake_waiting(&self) {
-        let waiting = self.desk().room.first();
-        if let Some(waiting) = waiting {
-            waiting.wake();
-        }
+        let waiting = self.desk().first_waiting();
+        waiting.for_each(Waker::wake);
     }
 
     /// Every critical section leaves the desk as it should be, so a panic elsewhere in a thread
@@ -232,6 +252,17 @@ impl<C> Desk<C> {
     /// Whether a handle that has just begun the only open stream may write by itself.
     fn may_write(&self) -> bool {
         self.direct && self.outbox.is_empty()
+    }
+
+    /// Whom to wake when a stream ends whose sender waits for room.
+    fn waiting_sender(&self, stream_id: u32) -> Option<Waker> {
+        let ticket = self.outbox.sending.ticket(stream_id)?;
+        self.senders.waker(ticket)
+    }
+
+    fn first_waiting(&self) -> impl Iterator<Item = Waker> + use<C> {
+        let call = self.room.first();
+        call.into_iter().chain(self.senders.first())
     }
 }
 

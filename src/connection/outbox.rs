@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 
+use super::sending::Sending;
 use crate::buffers;
 use crate::keepalive::{Reply, ReplySlot};
 use crate::wire::{Flags, ping, pong};
@@ -25,6 +26,8 @@ const BATCH_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 struct Queued {
     kind: Kind,
+    /// Streams' frames are numbered in their order, from 1 on.
+    number: u64,
     /// What is unwritten of it.
     bytes: Bytes,
     /// Its length in all.
@@ -35,6 +38,8 @@ struct Queued {
 enum Kind {
     /// A request or an answer of this stream.
     Stream(u32),
+    /// A message on this stream, or a half-close.
+    Data(u32),
     Ping(u64),
     Pong(Reply),
 }
@@ -42,7 +47,12 @@ enum Kind {
 impl Queued {
     fn new(kind: Kind, bytes: Bytes) -> Self {
         let size = bytes.len();
-        Self { kind, bytes, size }
+        Self {
+            kind,
+            number: 0,
+            bytes,
+            size,
+        }
     }
 }
 
@@ -61,8 +71,14 @@ pub(super) struct Outbox {
     /// Frames of handles of which the rules have not heard. The rules may want a PING in front of
     /// one, or its call may have run out of time.
     arrived: VecDeque<Queued>,
+    /// The number of the newest frame of a stream.
+    newest: u64,
     /// Unwritten bytes of streams' frames, those on their way included.
     bytes: usize,
+    /// Those of them that are stream data.
+    data_bytes: usize,
+    /// The streams that may still add data.
+    pub(super) sending: Sending,
     /// Whether somebody holds a batch. Two writers would tear each other's frames.
     writing: bool,
     /// An emptied batch, kept so that the next one takes no memory.
@@ -80,20 +96,31 @@ pub(super) struct Batch {
     /// Bytes that were taken in all, and those of them that belong to streams.
     taken: usize,
     taken_of_streams: usize,
+    taken_of_data: usize,
     written_ping: bool,
 }
 
 impl Outbox {
-    /// Appends a frame of a stream.
-    pub(super) fn push(&mut self, stream_id: u32, frame: Vec<u8>) {
-        let queued = self.queued(stream_id, frame);
+    /// Appends a frame that opens or ends a stream. Returns its number.
+    pub(super) fn push(&mut self, stream_id: u32, frame: Vec<u8>) -> u64 {
+        let queued = self.queued(Kind::Stream(stream_id), frame);
         self.frames.push_back(queued);
+        self.newest
     }
 
-    /// Keeps a frame of a handle until [`Outbox::admit`].
-    pub(super) fn arrive(&mut self, stream_id: u32, frame: Vec<u8>) {
-        let queued = self.queued(stream_id, frame);
+    /// Keeps a frame of a handle until [`Outbox::admit`]. Returns its number.
+    pub(super) fn arrive(&mut self, stream_id: u32, frame: Vec<u8>) -> u64 {
+        let queued = self.queued(Kind::Stream(stream_id), frame);
         self.arrived.push_back(queued);
+        self.newest
+    }
+
+    /// Keeps a frame of data, behind the request that it follows. Returns its number.
+    pub(super) fn arrive_data(&mut self, stream_id: u32, frame: Vec<u8>) -> u64 {
+        self.data_bytes = self.data_bytes.saturating_add(frame.len());
+        let queued = self.queued(Kind::Data(stream_id), frame);
+        self.arrived.push_back(queued);
+        self.newest
     }
 
     /// Appends what has arrived: the rules hear of it before anything is written.
@@ -101,9 +128,18 @@ impl Outbox {
         self.frames.append(&mut self.arrived);
     }
 
-    fn queued(&mut self, stream_id: u32, frame: Vec<u8>) -> Queued {
+    /// Whether frames wait to be admitted.
+    pub(super) fn has_arrived(&self) -> bool {
+        !self.arrived.is_empty()
+    }
+
+    fn queued(&mut self, kind: Kind, frame: Vec<u8>) -> Queued {
         self.bytes = self.bytes.saturating_add(frame.len());
-        Queued::new(Kind::Stream(stream_id), frame.into())
+        self.newest += 1;
+        Queued {
+            number: self.newest,
+            ..Queued::new(kind, frame.into())
+        }
     }
 
     /// Keeps the answer to a PING. Returns whether it replaced an older one.
@@ -127,6 +163,30 @@ impl Outbox {
         true
     }
 
+    /// Takes back the data of a stream of which nothing is written.
+    pub(super) fn remove_data(&mut self, stream_id: u32) {
+        let (bytes, data_bytes) = (&mut self.bytes, &mut self.data_bytes);
+        let mut keep = |queued: &Queued| {
+            let removed = matches!(queued.kind, Kind::Data(id) if id == stream_id);
+            if removed {
+                *bytes -= queued.bytes.len();
+                *data_bytes -= queued.bytes.len();
+            }
+            !removed
+        };
+        self.frames.retain(&mut keep);
+        self.arrived.retain(&mut keep);
+    }
+
+    /// A client's frames with lower numbers have left, or were taken back. (A server's driver puts
+    /// answers in front of what has arrived.)
+    pub(super) fn first_unwritten(&self) -> u64 {
+        let begun = self.begun.as_ref();
+        let first = begun.or_else(|| self.frames.front());
+        let first = first.or_else(|| self.arrived.front());
+        first.map_or(self.newest + 1, |queued| queued.number)
+    }
+
     /// Whether a byte of this stream's frame is still here.
     pub(super) fn holds(&self, stream_id: u32) -> bool {
         self.position(stream_id).is_some()
@@ -142,6 +202,12 @@ impl Outbox {
     /// Unwritten bytes of streams' frames.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Unwritten bytes of requests and answers. Stream data is not among them: it waits in its
+    /// senders.
+    pub(super) fn owed_bytes(&self) -> usize {
+        self.bytes - self.data_bytes
     }
 
     /// Whether nothing waits and nothing is on its way: a batch that is out may come back.
@@ -195,6 +261,7 @@ impl Outbox {
             begun,
             taken: 0,
             taken_of_streams: 0,
+            taken_of_data: 0,
             written_ping: false,
         })
     }
@@ -204,6 +271,7 @@ impl Outbox {
     pub(super) fn end(&mut self, mut batch: Batch, now: Duration) -> bool {
         self.writing = false;
         self.bytes = self.bytes.saturating_sub(batch.taken_of_streams);
+        self.data_bytes = self.data_bytes.saturating_sub(batch.taken_of_data);
         self.last_offer = Some(now);
         if batch.taken > 0 {
             self.last_taken = Some(now);
@@ -213,7 +281,7 @@ impl Outbox {
         }
         while let Some(queued) = batch.frames.pop_back() {
             match queued.kind {
-                Kind::Stream(_) => self.frames.push_front(queued),
+                Kind::Stream(_) | Kind::Data(_) => self.frames.push_front(queued),
                 Kind::Ping(number) => self.ping = self.ping.or(Some(number)),
                 Kind::Pong(reply) if self.replies.is_empty() => {
                     self.replies.put(reply.stream_id, reply.payload);
@@ -222,6 +290,8 @@ impl Outbox {
             }
         }
         self.spare = batch.frames;
+        let first_unwritten = self.first_unwritten();
+        self.sending.forget(first_unwritten);
         batch.written_ping
     }
 
@@ -258,8 +328,13 @@ impl Batch {
             let of_frame = taken.min(queued.bytes.len());
             queued.bytes.advance(of_frame);
             taken -= of_frame;
-            if matches!(queued.kind, Kind::Stream(_)) {
-                self.taken_of_streams += of_frame;
+            match queued.kind {
+                Kind::Stream(_) => self.taken_of_streams += of_frame,
+                Kind::Data(_) => {
+                    self.taken_of_streams += of_frame;
+                    self.taken_of_data += of_frame;
+                }
+                Kind::Ping(_) | Kind::Pong(_) => {}
             }
             if !queued.bytes.is_empty() {
                 self.begun |= of_frame > 0;

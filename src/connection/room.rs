@@ -1,9 +1,9 @@
-//! The queue of calls that wait for room: the back-pressure that a caller feels.
+//! A queue of those who wait for room: the back-pressure that a caller feels.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-/// Calls that wait before they are encoded, first come, first served.
+/// Calls, or messages of streams, that wait before they are encoded, first come, first served.
 ///
 /// Its length is bounded by the callers: each entry belongs to a future that somebody holds, and
 /// goes with it.
@@ -48,6 +48,16 @@ impl Room {
 
     pub(super) fn leave(&mut self, ticket: u64) {
         self.waiting.remove(&ticket);
+    }
+
+    /// Whom to wake for this ticket, if it is here.
+    pub(super) fn waker(&self, ticket: u64) -> Option<Waker> {
+        self.waiting.get(&ticket).cloned()
+    }
+
+    /// All who wait.
+    pub(super) fn wakers(&self) -> Vec<Waker> {
+        self.waiting.values().cloned().collect()
     }
 
     /// The one to wake when there is room.

@@ -1,10 +1,12 @@
 //! What differs between the two ends of a connection, as the driver sees it.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use super::Shared;
 use super::deadlines::Wrote;
+use super::outbox::Outbox;
+use super::{Shared, notify};
 use crate::error::ConnectionError;
 use crate::keepalive::{Machine, Role};
 use crate::liveness::Counters;
@@ -60,7 +62,7 @@ pub(crate) trait Side: Send + 'static {
         None
     }
 
-    /// Unwritten bytes beyond which this side stops reading. A client never does.
+    /// Unwritten bytes of answers beyond which this side stops reading. A client never does.
     fn owed_limit(&self) -> usize {
         usize::MAX
     }
@@ -92,6 +94,46 @@ impl<C> Turn<'_, C> {
     /// Queues a frame for the write of this turn.
     pub(crate) fn send(&self, stream_id: u32, frame: Vec<u8>) {
         self.shared.desk().outbox.push(stream_id, frame);
+    }
+
+    /// This side gives up a stream that the peer has not ended.
+    pub(super) fn give_up(&self, stream_id: u32) {
+        self.end_half(stream_id, |outbox| outbox.give_up(stream_id));
+        self.admit_soon();
+    }
+
+    /// The peer has ended a stream: nothing more is sent on it.
+    pub(super) fn end_sending(&self, stream_id: u32) {
+        self.end_half(stream_id, |outbox| outbox.end_half(stream_id));
+    }
+
+    /// Ends a stream of a server with this frame, unless it has ended.
+    pub(crate) fn end_stream(&self, stream_id: u32, frame: Vec<u8>) {
+        self.end_half(stream_id, |outbox| outbox.end_stream(stream_id, frame));
+        self.admit_soon();
+    }
+
+    /// What was queued behind frames of handles is admitted with them, by the next turn.
+    fn admit_soon(&self) {
+        let desk = self.shared.desk();
+        if desk.outbox.has_arrived() {
+            notify(desk);
+        }
+    }
+
+    /// Whoever waits to send on the stream is told.
+    fn end_half(&self, stream_id: u32, end: impl FnOnce(&mut Outbox)) {
+        let waiting = {
+            let mut desk = self.shared.desk();
+            end(&mut desk.outbox);
+            desk.waiting_sender(stream_id)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// A server takes messages of a stream's handler from now on.
+    pub(crate) fn open_half(&self, stream_id: u32) {
+        self.shared.desk().outbox.open_half(stream_id, 0);
     }
 
     /// Takes back a stream's frame of which nothing is written.

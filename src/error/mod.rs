@@ -42,9 +42,22 @@ pub enum Error {
     /// The peer's answer is not the message that was expected. The connection goes on.
     #[error("the response's message cannot be decoded")]
     InvalidMessage(#[source] protobuf::Error),
-    /// The peer sent stream data in answer to a unary request. The connection goes on.
-    #[error("the peer sent stream data in answer to a unary request")]
+    /// The peer sent stream data in answer to a call that has one response. The connection goes
+    /// on.
+    #[error("the peer sent stream data in answer to a call that has one response")]
     UnexpectedData,
+    /// Messages of a stream came faster than they were taken. Those that had been received are
+    /// delivered before this error; later ones are dropped. The connection goes on.
+    #[error("{size} bytes of messages that wait to be taken are more than the {limit} allowed")]
+    StreamOverflow {
+        /// What waited and what came, in bytes.
+        size: usize,
+        /// [`stream_limit`](crate::ClientBuilder::stream_limit), in bytes.
+        limit: usize,
+    },
+    /// The stream has ended, so nothing was sent. How it ended is told by the call's other half.
+    #[error("the stream has ended")]
+    StreamEnded,
     /// This connection has used all its stream ids (2^31 calls). Connect anew.
     #[error("all stream ids of this connection are used")]
     IdsExhausted,

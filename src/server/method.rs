@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,20 +14,38 @@ use tracing::error;
 use super::context::Context;
 use super::requests::Command;
 use crate::buffers;
-use crate::connection::Shared;
+use crate::connection::{Messages, Outlet, Shared, half_close};
 use crate::status::{Code, Status};
 use crate::wire::{Encode, Raw, encode_response, encode_status};
 
 /// A method that is served.
-pub(super) trait Method: Send + Sync {
+pub(super) enum Method {
+    Unary(Box<dyn Unary>),
+    /// One request, many responses.
+    ServerStream(Box<dyn Start<Bytes>>),
+    /// Many requests.
+    Upload(Box<dyn Start<Messages<Status>>>),
+}
+
+/// Starts a streaming method with what it takes. As [`Unary::start`] it must return at once.
+pub(super) trait Start<I>: Fn(Context, I, Responder) + Send + Sync {}
+
+impl<I, F: Fn(Context, I, Responder) + Send + Sync> Start<I> for F {}
+
+/// A method with one request and one response.
+pub(super) trait Unary: Send + Sync {
     /// Runs the method in a task of its own and answers. It must return at once: it is called by
     /// the driver, and what holds up the driver makes this process look dead.
     fn start(&self, context: Context, payload: Bytes, responder: Responder);
 }
 
-impl fmt::Debug for dyn Method {
+impl fmt::Debug for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Method")
+        f.write_str(match self {
+            Self::Unary(_) => "Unary",
+            Self::ServerStream(_) => "ServerStream",
+            Self::Upload(_) => "Upload",
+        })
     }
 }
 
@@ -36,7 +55,7 @@ impl fmt::Debug for dyn Method {
 pub(super) struct Served {
     pub(super) service: String,
     pub(super) name: String,
-    pub(super) method: Box<dyn Method>,
+    pub(super) method: Method,
 }
 
 /// The methods of a server, by service and name.
@@ -46,12 +65,12 @@ pub(super) struct Methods {
 }
 
 impl Methods {
-    pub(super) fn add(&mut self, service: &str, name: &str, method: impl Method + 'static) {
+    pub(super) fn add(&mut self, service: &str, name: &str, method: Method) {
         let methods = self.services.entry(service.to_owned()).or_default();
         let served = Served {
             service: service.to_owned(),
             name: name.to_owned(),
-            method: Box::new(method),
+            method,
         };
         methods.insert(name.to_owned(), Arc::new(served));
     }
@@ -96,7 +115,7 @@ impl<F, Q> Typed<F, Q> {
     }
 }
 
-impl<F, Q, R, Answer> Method for Typed<F, Q>
+impl<F, Q, R, Answer> Unary for Typed<F, Q>
 where
     F: Fn(Context, Q) -> Answer + Send + Sync + 'static,
     Q: Message,
@@ -137,7 +156,7 @@ impl<F> Untyped<F> {
     }
 }
 
-impl<F, Answer> Method for Untyped<F>
+impl<F, Answer> Unary for Untyped<F>
 where
     F: Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
@@ -157,7 +176,19 @@ where
 pub(super) struct Responder {
     shared: Arc<Shared<Command>>,
     stream_id: u32,
-    answered: bool,
+    duty: Duty,
+}
+
+/// What is owed on a stream.
+#[derive(Clone, Copy)]
+enum Duty {
+    /// One response.
+    Response,
+    /// The last frame of a stream whose messages wait at so many unwritten bytes.
+    End {
+        limit: usize,
+    },
+    Done,
 }
 
 impl Responder {
@@ -165,11 +196,36 @@ impl Responder {
         Self {
             shared,
             stream_id,
-            answered: false,
+            duty: Duty::Response,
         }
     }
 
-    fn reply(self, message: &dyn Encode) {
+    pub(super) fn of_stream(shared: Arc<Shared<Command>>, stream_id: u32, limit: usize) -> Self {
+        Self {
+            shared,
+            stream_id,
+            duty: Duty::End { limit },
+        }
+    }
+
+    /// Sends messages in front of the end.
+    pub(super) fn outlet(&self) -> Outlet<Command> {
+        let limit = match self.duty {
+            Duty::End { limit } => limit,
+            Duty::Response | Duty::Done => 0,
+        };
+        Outlet::new(Arc::clone(&self.shared), self.stream_id, limit)
+    }
+
+    /// Ends a stream of responses.
+    pub(super) fn end(mut self, result: Result<(), Status>) {
+        match result {
+            Ok(()) => self.answer(half_close(self.stream_id)),
+            Err(status) => self.refuse(&status),
+        }
+    }
+
+    pub(super) fn reply(mut self, message: &dyn Encode) {
         match encode_response(self.stream_id, message) {
             Ok(frame) => self.answer(frame),
             Err(oversized) => self.refuse(&Status::new(
@@ -179,7 +235,7 @@ impl Responder {
         }
     }
 
-    fn refuse(self, status: &Status) {
+    pub(super) fn refuse(mut self, status: &Status) {
         let frame = if status.code() == Code::OK {
             // RFC KA-35: the caller would take it for the answer, an empty message.
             let message = format!("the handler failed with the status {status}");
@@ -190,15 +246,22 @@ impl Responder {
         self.answer(frame);
     }
 
-    fn answer(mut self, frame: Vec<u8>) {
-        self.answered = true;
-        self.shared.answer(self.stream_id, frame, Command::Answered);
+    fn answer(&mut self, frame: Vec<u8>) {
+        let stream_id = self.stream_id;
+        match mem::replace(&mut self.duty, Duty::Done) {
+            Duty::Response => self.shared.answer(stream_id, frame, Command::Answered),
+            Duty::End { .. } => {
+                let ended = Command::StreamEnded { stream_id };
+                self.shared.answer_stream(stream_id, frame, ended);
+            }
+            Duty::Done => {}
+        }
     }
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        if self.answered {
+        if let Duty::Done = self.duty {
             return;
         }
         let message = if std::thread::panicking() {
@@ -208,7 +271,6 @@ impl Drop for Responder {
         };
         error!(stream_id = self.stream_id, message);
         let status = Status::new(Code::INTERNAL, message);
-        let frame = encode_status(self.stream_id, &status);
-        self.shared.answer(self.stream_id, frame, Command::Answered);
+        self.answer(encode_status(self.stream_id, &status));
     }
 }

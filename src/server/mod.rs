@@ -17,17 +17,21 @@ use crate::connection::Connection;
 use crate::error::{ConfigError, ConnectionError};
 use crate::keepalive::Keepalive;
 use crate::status::Status;
+use crate::streaming::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::transport::{IntoTransport, Listener};
+use crate::wire::Raw;
 
 mod canary;
 mod context;
 mod method;
 mod requests;
+mod streaming;
 
 pub use context::Context;
+pub use streaming::{Requests, Responses};
 
 use canary::Canary;
-use method::{Methods, Typed, Untyped};
+use method::{Method, Methods, Responder, Typed, Untyped};
 use requests::ServerSide;
 
 /// Waits between two failed accepts, growing: the usual cause is that descriptors are used up,
@@ -217,8 +221,8 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        self.methods
-            .add(service, method, Typed::<_, Q>::new(handler));
+        let run = Method::Unary(Box::new(Typed::<_, Q>::new(handler)));
+        self.methods.add(service, method, run);
         self
     }
 
@@ -233,7 +237,111 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
-        self.methods.add(service, method, Untyped::new(handler));
+        let run = Method::Unary(Box::new(Untyped::new(handler)));
+        self.methods.add(service, method, run);
+        self
+    }
+
+    /// Serves a method with one request and many responses. The handler sends these by
+    /// [`Responses`]; the stream ends with it, with its status if it returns one.
+    ///
+    /// As for every method, the handler runs in a task of its own, and a panic costs its call.
+    pub fn server_stream<Q, R, Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let run = streaming::server_stream(handler, (decode_message, encode_message));
+        self.methods.add(service, method, run);
+        self
+    }
+
+    /// Serves a method with many requests and one response, which the handler may give before the
+    /// requests have ended; what comes after it is dropped.
+    pub fn client_stream<Q, R, Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<R, Status>> + Send + 'static,
+    {
+        let reply = |responder: Responder, response: R| responder.reply(&response);
+        let run = streaming::client_stream(handler, decode_message, reply);
+        self.methods.add(service, method, run);
+        self
+    }
+
+    /// Serves a method with many requests and many responses. The stream ends with the handler,
+    /// with its status if it returns one.
+    pub fn bidi_stream<Q, R, Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let run = streaming::bidi_stream(handler, (decode_message, encode_message));
+        self.methods.add(service, method, run);
+        self
+    }
+
+    /// [`server_stream`](Self::server_stream) with bytes, for messages that are encoded elsewhere.
+    pub fn server_stream_bytes<Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Bytes, Responses<[u8]>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let run = streaming::server_stream(handler, (decode_bytes, encode_bytes));
+        self.methods.add(service, method, run);
+        self
+    }
+
+    /// [`client_stream`](Self::client_stream) with bytes, for messages that are encoded elsewhere.
+    pub fn client_stream_bytes<Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Requests<Bytes>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
+    {
+        let reply = |responder: Responder, response: Bytes| responder.reply(&Raw(&response));
+        let run = streaming::client_stream(handler, decode_bytes, reply);
+        self.methods.add(service, method, run);
+        self
+    }
+
+    /// [`bidi_stream`](Self::bidi_stream) with bytes, for messages that are encoded elsewhere.
+    pub fn bidi_stream_bytes<Answer>(
+        mut self,
+        service: &str,
+        method: &str,
+        handler: impl Fn(Context, Requests<Bytes>, Responses<[u8]>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let run = streaming::bidi_stream(handler, (decode_bytes, encode_bytes));
+        self.methods.add(service, method, run);
         self
     }
 
@@ -271,8 +379,17 @@ impl ServerBuilder {
         self
     }
 
+    /// Bytes of one stream's requests that were received and not taken by the handler yet: at least
+    /// 1, 16 MiB by default. Beyond it that call is answered RESOURCE_EXHAUSTED; a message always
+    /// fits into an empty queue. Each message counts as 64 bytes more than it has.
+    pub fn stream_limit(mut self, bytes: usize) -> Self {
+        self.config.limits.stream_bytes = bytes;
+        self
+    }
+
     /// Bytes of answers that a client has not taken, on one connection: at least 1, 16 MiB by
-    /// default. Beyond it no more of its requests are read until it takes some.
+    /// default. Beyond it no more of its requests are read until it takes some. Responses of
+    /// streams wait in their senders before it comes to that.
     pub fn owed_limit(mut self, bytes: usize) -> Self {
         self.config.limits.owed_bytes = bytes;
         self
@@ -290,6 +407,7 @@ impl ServerBuilder {
             ("handler_limit", config.limits.handlers),
             ("waiting_limit", config.limits.waiting),
             ("owed_limit", config.limits.owed_bytes),
+            ("stream_limit", config.limits.stream_bytes),
         ])?;
         Ok(Server {
             shared: Arc::new(Serving {

@@ -6,17 +6,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tracing::debug;
 
 use super::canary::{Canary, STALLED};
 use super::context::Context;
-use super::method::{Methods, Responder, Served};
+use super::method::{Method, Methods, Responder, Served};
+use super::streaming::answered;
 use crate::config::ServerLimits;
-use crate::connection::{Side, Turn};
+use crate::connection::{Inbox, Messages, Overflow, Side, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::status::{Code, Status};
-use crate::streams::Requests;
+use crate::streams::{Requests, Upload, Uploads};
 use crate::wire::{
     Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Request, encode_status,
 };
@@ -26,6 +28,8 @@ use crate::wire::{
 pub(crate) enum Command {
     /// One of them has answered.
     Answered,
+    /// One of them has ended its stream.
+    StreamEnded { stream_id: u32 },
 }
 
 #[derive(Debug)]
@@ -33,6 +37,7 @@ pub(super) struct ServerSide {
     methods: Arc<Methods>,
     limits: ServerLimits,
     requests: Requests,
+    uploads: Uploads<Arc<Inbox<Status>>>,
     running: usize,
     /// Requests that wait for a handler to end, in their order.
     waiting: VecDeque<Incoming>,
@@ -47,6 +52,8 @@ struct Incoming {
     served: Arc<Served>,
     stream_id: u32,
     request: Request,
+    /// Of a method that takes many requests: what has come of them.
+    messages: Option<Messages<Status>>,
     deadline: Option<Duration>,
 }
 
@@ -56,6 +63,7 @@ impl ServerSide {
             methods,
             limits,
             requests: Requests::default(),
+            uploads: Uploads::default(),
             running: 0,
             waiting: VecDeque::new(),
             canary,
@@ -74,7 +82,7 @@ impl ServerSide {
             .accept(stream_id)
             .map_err(|refused| invalid(refused.to_string()))?;
         // RFC KA-32: it costs its own stream only.
-        let request =
+        let mut request =
             Request::decode(&frame.payload).map_err(|error| invalid(error.to_string()))?;
         if turn.closing {
             return Err(Status::new(
@@ -83,10 +91,12 @@ impl ServerSide {
             ));
         }
         let served = Arc::clone(self.methods.find(&request.service, &request.method)?);
-        if frame.header.flags.contains(Flags::REMOTE_OPEN) {
+        let flags = frame.header.flags;
+        let takes_many = matches!(served.method, Method::Upload(_));
+        if flags.contains(Flags::REMOTE_OPEN) && !takes_many {
             return Err(Status::new(
                 Code::UNIMPLEMENTED,
-                format!("method {:?} is not a streaming method", &*request.method),
+                format!("method {:?} takes one request", &*request.method),
             ));
         }
         let deadline = match request.timeout_nano {
@@ -102,21 +112,8 @@ impl ServerSide {
                 }
             },
         };
-        let incoming = Incoming {
-            served,
-            stream_id,
-            request,
-            deadline,
-        };
-        if self.running < self.limits.handlers {
-            turn.shared.claim();
-            turn.machine.handle_call_started(turn.now);
-            self.start(incoming, turn);
-        } else if self.waiting.len() < self.limits.waiting {
-            turn.shared.claim();
-            turn.machine.handle_call_started(turn.now);
-            self.waiting.push_back(incoming);
-        } else {
+        let runs = self.running < self.limits.handlers;
+        if !runs && self.waiting.len() >= self.limits.waiting {
             return Err(Status::new(
                 Code::RESOURCE_EXHAUSTED,
                 format!(
@@ -126,6 +123,27 @@ impl ServerSide {
                 ),
             ));
         }
+        let messages = takes_many.then(|| {
+            let payload = std::mem::take(&mut request.payload);
+            self.open_upload(stream_id, flags, payload)
+        });
+        if !matches!(served.method, Method::Unary(_)) {
+            turn.open_half(stream_id);
+        }
+        turn.shared.claim();
+        turn.machine.handle_call_started(turn.now);
+        let incoming = Incoming {
+            served,
+            stream_id,
+            request,
+            messages,
+            deadline,
+        };
+        if runs {
+            self.start(incoming, turn);
+        } else {
+            self.waiting.push_back(incoming);
+        }
         // Nobody would see the flag on a connection on which no PING has come.
         if turn.machine.support() == Support::Yes {
             let due = turn.now.saturating_add(STALLED);
@@ -134,20 +152,120 @@ impl ServerSide {
         Ok(())
     }
 
+    /// Takes messages of a stream from now on: they may come before its handler starts.
+    fn open_upload(&mut self, stream_id: u32, flags: Flags, payload: Bytes) -> Messages<Status> {
+        let (inbox, messages) = Inbox::new(self.limits.stream_bytes);
+        let open = flags.contains(Flags::REMOTE_OPEN) && !flags.contains(Flags::REMOTE_CLOSED);
+        // Some clients put the first message into the request. RFC KA-44: an empty payload is none
+        // if messages follow.
+        let none = flags.contains(Flags::NO_DATA) || (open && payload.is_empty());
+        if !none {
+            // An empty queue takes one message of any size.
+            let _ = inbox.push(payload);
+        }
+        if open {
+            self.uploads.open(stream_id, inbox);
+        } else {
+            inbox.close();
+        }
+        messages
+    }
+
     fn start(&mut self, incoming: Incoming, turn: &Turn<'_, Command>) {
         self.running += 1;
         let Incoming {
             served,
             stream_id,
             request,
+            messages,
             deadline,
         } = incoming;
         let shared = Arc::clone(turn.shared);
-        let responder = Responder::new(Arc::clone(&shared), stream_id);
-        let context = Context::new(shared, Arc::clone(&served), request.metadata, deadline);
+        let context = Context::new(
+            Arc::clone(&shared),
+            Arc::clone(&served),
+            request.metadata,
+            deadline,
+        );
         // Wherever the driver runs.
         let _handlers = self.canary.handlers().enter();
-        served.method.start(context, request.payload, responder);
+        let limit = self.limits.owed_bytes;
+        match &served.method {
+            Method::Unary(method) => {
+                method.start(context, request.payload, Responder::new(shared, stream_id));
+            }
+            Method::ServerStream(start) => {
+                let responder = Responder::of_stream(shared, stream_id, limit);
+                start(context, request.payload, responder);
+            }
+            Method::Upload(start) => {
+                let responder = Responder::of_stream(shared, stream_id, limit);
+                // There is a queue for each method that takes one.
+                if let Some(messages) = messages {
+                    start(context, messages, responder);
+                }
+            }
+        }
+    }
+
+    fn handle_data(&mut self, frame: Frame, turn: &Turn<'_, Command>) {
+        let Header {
+            stream_id, flags, ..
+        } = frame.header;
+        let pushed = match self.uploads.handle_data(stream_id, flags) {
+            Upload::Message(inbox) => inbox.push(frame.payload).map_err(|overflow| {
+                let inbox = Arc::clone(inbox);
+                (inbox, overflow)
+            }),
+            Upload::Last(inbox) => match inbox.push(frame.payload) {
+                Ok(()) => {
+                    inbox.close();
+                    Ok(())
+                }
+                Err(overflow) => Err((inbox, overflow)),
+            },
+            Upload::End(inbox) => {
+                inbox.close();
+                Ok(())
+            }
+            Upload::Nothing => Ok(()),
+            Upload::Unknown => {
+                // RFC KA-37.
+                debug!(stream_id, "stream data for nobody is dropped");
+                Ok(())
+            }
+        };
+        if let Err((inbox, Overflow { size, limit })) = pushed {
+            let message = format!("{size} bytes of messages wait, {limit} may");
+            self.fail(stream_id, &inbox, message, turn);
+        }
+    }
+
+    /// Ends a stream whose messages cannot be taken. Its handler sees the same status.
+    fn fail(
+        &mut self,
+        stream_id: u32,
+        inbox: &Inbox<Status>,
+        message: String,
+        turn: &Turn<'_, Command>,
+    ) {
+        self.uploads.close(stream_id);
+        let status = Status::new(Code::RESOURCE_EXHAUSTED, message);
+        debug!(stream_id, %status, "a stream fails");
+        turn.end_stream(stream_id, encode_status(stream_id, &status));
+        inbox.fail(status);
+    }
+
+    /// A handler has ended, and the next one may begin.
+    fn handle_answered(&mut self, turn: &mut Turn<'_, Command>) {
+        self.running -= 1;
+        turn.machine.handle_call_ended(turn.now);
+        match self.waiting.pop_front() {
+            // The last commands are taken after the end, where there may be no runtime left to
+            // start a handler on, and nobody to receive what it answers.
+            Some(incoming) if !turn.shared.has_ended() => self.start(incoming, turn),
+            _ => {}
+        }
     }
 }
 
@@ -158,15 +276,13 @@ impl Side for ServerSide {
 
     fn handle_command(&mut self, command: Command, turn: &mut Turn<'_, Command>) {
         match command {
-            Command::Answered => {
-                self.running -= 1;
-                turn.machine.handle_call_ended(turn.now);
-                match self.waiting.pop_front() {
-                    // The last commands are taken after the end, where there may be no runtime
-                    // left to start a handler on, and nobody to receive what it answers.
-                    Some(incoming) if !turn.shared.has_ended() => self.start(incoming, turn),
-                    _ => {}
+            Command::Answered => self.handle_answered(turn),
+            Command::StreamEnded { stream_id } => {
+                // What still comes is for nobody.
+                if let Some(inbox) = self.uploads.close(stream_id) {
+                    inbox.fail(answered());
                 }
+                self.handle_answered(turn);
             }
         }
     }
@@ -177,9 +293,10 @@ impl Side for ServerSide {
             message_type,
             ..
         } = frame.header;
-        if message_type != MessageType::REQUEST {
-            debug!(stream_id, ?message_type, "a frame for nobody is dropped");
-            return;
+        match message_type {
+            MessageType::REQUEST => {}
+            MessageType::DATA => return self.handle_data(frame, turn),
+            _ => return debug!(stream_id, ?message_type, "a frame for nobody is dropped"),
         }
         if let Err(status) = self.handle_request(&frame, turn) {
             debug!(stream_id, %status, "a request is refused");
@@ -189,20 +306,24 @@ impl Side for ServerSide {
 
     /// RFC KA-4: its own stream fails, and nothing else.
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Command>) {
+        let stream_id = header.stream_id;
+        let oversized = Oversized {
+            size: header.payload_length(),
+            max: MAX_PAYLOAD,
+        };
+        if header.message_type == MessageType::DATA {
+            if let Some(inbox) = self.uploads.close(stream_id) {
+                let message = format!("a message was skipped: {oversized}");
+                self.fail(stream_id, &inbox, message, turn);
+            }
+        }
         if header.message_type != MessageType::REQUEST {
             return;
         }
-        let stream_id = header.stream_id;
         let status = match self.requests.accept(stream_id) {
             Ok(()) => Status::new(
                 Code::RESOURCE_EXHAUSTED,
-                format!(
-                    "the request was skipped: {}",
-                    Oversized {
-                        size: header.payload_length(),
-                        max: MAX_PAYLOAD,
-                    }
-                ),
+                format!("the request was skipped: {oversized}"),
             ),
             Err(refused) => Status::new(Code::INVALID_ARGUMENT, refused.to_string()),
         };
@@ -243,8 +364,12 @@ impl Side for ServerSide {
         self.running == 0 && self.waiting.is_empty()
     }
 
-    fn end(&mut self, _end: &ConnectionError) {
+    fn end(&mut self, end: &ConnectionError) {
         // Handlers that run see it by their context; those that wait never begin.
         self.waiting.clear();
+        for inbox in self.uploads.drain() {
+            let message = format!("the connection has ended: {end}");
+            inbox.fail(Status::new(Code::UNAVAILABLE, message));
+        }
     }
 }

@@ -184,6 +184,12 @@ impl Flags {
         self.0
     }
 
+    /// The flags of both. `|` does the same where no constant is needed.
+    #[must_use]
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether all flags of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {

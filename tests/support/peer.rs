@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use ttrpc_keepalive::wire::{
-    Decoded, Decoder, Flags, Frame, Header, MessageType, Request, RequestHead, encode_request,
-    encode_response, ping_number, pong,
+    Decoded, Decoder, Flags, Frame, Header, MessageType, Raw, Request, RequestHead, Response,
+    encode_data, encode_request, encode_response, ping_number, pong,
 };
 
 use super::text;
@@ -105,6 +105,38 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         };
         let request = encode_request(stream_id, Flags::NONE, &head, &text(message)).unwrap();
         self.send(request).await;
+    }
+
+    /// Begins `demo.Stream/<method>` as a client.
+    pub(crate) async fn open(&mut self, stream_id: u32, method: &str, flags: Flags, first: &[u8]) {
+        let head = RequestHead {
+            service: "demo.Stream",
+            method,
+            timeout_nano: 0,
+            metadata: &[],
+        };
+        let request = encode_request(stream_id, flags, &head, &Raw(first)).unwrap();
+        self.send(request).await;
+    }
+
+    /// Sends a DATA frame.
+    pub(crate) async fn data(&mut self, stream_id: u32, flags: Flags, message: &[u8]) {
+        let data = encode_data(stream_id, flags, &Raw(message)).unwrap();
+        self.send(data).await;
+    }
+
+    /// The next frame is DATA; yields its id, flags and message.
+    pub(crate) async fn expect_data(&mut self) -> (u32, Flags, Bytes) {
+        let Frame { header, payload } = self.frame().await;
+        assert_eq!(header.message_type, MessageType::DATA, "{header:?}");
+        (header.stream_id, header.flags, payload)
+    }
+
+    /// The next frame is a RESPONSE; yields its id and what is in it.
+    pub(crate) async fn expect_response(&mut self) -> (u32, Response) {
+        let Frame { header, payload } = self.frame().await;
+        assert_eq!(header.message_type, MessageType::RESPONSE, "{header:?}");
+        (header.stream_id, Response::decode(&payload).unwrap())
     }
 
     /// Nothing is sent to it for so long.

@@ -1,5 +1,6 @@
 //! What the driver tells: the state to watchers, the end to everybody, transitions to the log.
 
+use std::task::Waker;
 use std::time::Duration;
 
 use tracing::{debug, info, warn};
@@ -62,13 +63,14 @@ impl<S: Side> Driver<S> {
         }
         self.tell(now, Some(end));
         self.machine.handle_closed();
-        let commands = {
+        let (commands, senders) = {
             let mut desk = self.shared.desk();
             desk.end = Some(end.clone());
             desk.shortcut = None;
             desk.outbox.clear();
-            std::mem::take(&mut desk.commands)
+            (std::mem::take(&mut desk.commands), desk.senders.wakers())
         };
+        senders.into_iter().for_each(Waker::wake);
         for command in commands {
             self.with_side(now, |side, turn| side.handle_command(command, turn));
         }

@@ -1,0 +1,222 @@
+//! Messages of one stream that were received and not yet taken.
+//!
+//! The driver puts them in, in the order in which it reads, and never waits; the receiver takes
+//! them out. What is in here is delivered before the end that follows it, be it an error.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+/// What a message takes beside its bytes, about. Counted, since empty messages would be free
+/// otherwise and a flood of them without a bound.
+const OVERHEAD: usize = 64;
+
+/// A queue of one stream. `E` is what it may fail with.
+#[derive(Debug)]
+pub(crate) struct Inbox<E> {
+    state: Mutex<State<E>>,
+    /// Bytes that may wait.
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct State<E> {
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    end: End<E>,
+    receiver: Receiver,
+}
+
+/// What follows the messages that are here.
+#[derive(Debug)]
+enum End<E> {
+    /// More messages.
+    Open,
+    Failed(E),
+    Closed,
+}
+
+#[derive(Debug)]
+enum Receiver {
+    Busy,
+    Waiting(Waker),
+    /// It was dropped; messages are for nobody.
+    Gone,
+}
+
+/// A message did not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflow {
+    /// Bytes that wait and those that came.
+    pub(crate) size: usize,
+    pub(crate) limit: usize,
+}
+
+impl<E> Inbox<E> {
+    /// The two ends of a queue.
+    pub(crate) fn new(limit: usize) -> (Arc<Self>, Messages<E>) {
+        let inbox = Arc::new(Self {
+            state: Mutex::new(State {
+                messages: VecDeque::new(),
+                bytes: 0,
+                end: End::Open,
+                receiver: Receiver::Busy,
+            }),
+            limit,
+        });
+        let messages = Messages {
+            inbox: Arc::clone(&inbox),
+        };
+        (inbox, messages)
+    }
+
+    /// Adds a message. One always fits into an empty queue, or a low limit would refuse messages
+    /// that a frame can carry.
+    pub(crate) fn push(&self, message: Bytes) -> Result<(), Overflow> {
+        let mut state = self.state();
+        if matches!(state.receiver, Receiver::Gone) {
+            return Ok(());
+        }
+        let size = state.bytes.saturating_add(message.len() + OVERHEAD);
+        if size > self.limit && !state.messages.is_empty() {
+            return Err(Overflow {
+                size,
+                limit: self.limit,
+            });
+        }
+        state.bytes = size;
+        state.messages.push_back(message);
+        wake(state);
+        Ok(())
+    }
+
+    /// No message follows.
+    pub(crate) fn close(&self) {
+        self.end(End::Closed);
+    }
+
+    /// No message follows, for this reason.
+    pub(crate) fn fail(&self, error: E) {
+        self.end(End::Failed(error));
+    }
+
+    fn end(&self, end: End<E>) {
+        let mut state = self.state();
+        if let End::Open = state.end {
+            state.end = end;
+            wake(state);
+        }
+    }
+
+    /// Nothing is left half done in a critical section, so a panic elsewhere has broken nothing.
+    fn state(&self) -> MutexGuard<'_, State<E>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes the receiver if it waits, behind the lock.
+fn wake<E>(mut state: MutexGuard<'_, State<E>>) {
+    if let Receiver::Waiting(_) = state.receiver {
+        if let Receiver::Waiting(waker) = mem::replace(&mut state.receiver, Receiver::Busy) {
+            drop(state);
+            waker.wake();
+        }
+    }
+}
+
+/// The receiver's end of an [`Inbox`].
+#[derive(Debug)]
+pub(crate) struct Messages<E> {
+    inbox: Arc<Inbox<E>>,
+}
+
+impl<E> Messages<E> {
+    /// The next message, then what the stream failed with, if it did, then `None`.
+    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, E>>> {
+        let mut state = self.inbox.state();
+        if let Some(message) = state.messages.pop_front() {
+            state.bytes -= message.len() + OVERHEAD;
+            return Poll::Ready(Some(Ok(message)));
+        }
+        match mem::replace(&mut state.end, End::Closed) {
+            End::Closed => Poll::Ready(None),
+            End::Failed(error) => Poll::Ready(Some(Err(error))),
+            End::Open => {
+                state.end = End::Open;
+                match &mut state.receiver {
+                    Receiver::Waiting(waker) => waker.clone_from(cx.waker()),
+                    receiver => *receiver = Receiver::Waiting(cx.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<E> Drop for Messages<E> {
+    fn drop(&mut self) {
+        let messages = {
+            let mut state = self.inbox.state();
+            state.receiver = Receiver::Gone;
+            state.bytes = 0;
+            mem::take(&mut state.messages)
+        };
+        drop(messages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(messages: &mut Messages<&'static str>) -> Poll<Option<Result<Bytes, &'static str>>> {
+        messages.poll_next(&Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn messages_come_in_order_and_before_the_error_that_follows_them() {
+        let (inbox, mut messages) = Inbox::new(1000);
+        assert!(next(&mut messages).is_pending());
+        inbox.push(Bytes::from_static(b"one")).unwrap();
+        inbox.push(Bytes::new()).unwrap();
+        inbox.fail("reset");
+        inbox.close();
+        assert_eq!(next(&mut messages), Poll::Ready(Some(Ok("one".into()))));
+        assert_eq!(next(&mut messages), Poll::Ready(Some(Ok(Bytes::new()))));
+        assert_eq!(next(&mut messages), Poll::Ready(Some(Err("reset"))));
+        assert_eq!(next(&mut messages), Poll::Ready(None));
+        assert_eq!(next(&mut messages), Poll::Ready(None));
+    }
+
+    #[test]
+    fn bytes_are_bounded_and_empty_messages_are_not_free() {
+        for (length, fit) in [(0, 15), (136, 5), (5000, 1)] {
+            let (inbox, mut messages) = Inbox::<&str>::new(1000);
+            let message = Bytes::from(vec![0; length]);
+            for _ in 0..fit {
+                inbox.push(message.clone()).unwrap();
+            }
+            let refused = inbox.push(message.clone()).unwrap_err();
+            assert_eq!(
+                (refused.size, refused.limit),
+                ((fit + 1) * (length + 64), 1000)
+            );
+            assert!(next(&mut messages).is_ready());
+            inbox.push(message).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_receiver_that_is_gone_keeps_nothing() {
+        let (inbox, messages) = Inbox::<&str>::new(1000);
+        inbox.push(Bytes::from(vec![0; 900])).unwrap();
+        drop(messages);
+        for _ in 0..10 {
+            inbox.push(Bytes::from(vec![0; 900])).unwrap();
+        }
+        assert!(inbox.state().messages.is_empty());
+    }
+}

@@ -1,0 +1,204 @@
+//! Streaming calls of a server: what their handlers receive and send by.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use bytes::Bytes;
+use futures_core::Stream;
+
+use super::context::Context;
+use super::method::{Method, Responder};
+use super::requests::Command;
+use crate::connection::{Messages, NotSent, Outlet};
+use crate::status::{Code, Status};
+use crate::streaming::{Decode, Encode};
+
+/// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`].
+///
+/// They come in the order in which they were sent, and `None` when the caller has said that none
+/// follows; that it gave up looks the same, since ttrpc has no message for it. What was received
+/// before the stream failed comes before the error. Errors are statuses, so that a handler can end
+/// by them with `?`.
+///
+/// Messages that are not taken wait in memory, up to
+/// [`stream_limit`](crate::ServerBuilder::stream_limit): beyond it the call is answered
+/// RESOURCE_EXHAUSTED, and what the handler answers later is dropped.
+///
+/// It may be moved to another task. Dropping it drops what was received and what still comes; the
+/// call goes on.
+#[must_use = "messages wait in memory until they are taken"]
+pub struct Requests<Q> {
+    messages: Messages<Status>,
+    decode: Decode<Q>,
+}
+
+impl<Q> Requests<Q> {
+    /// The next message; `None` when there will be none.
+    ///
+    /// # Errors
+    ///
+    /// INVALID_ARGUMENT for a message that cannot be decoded; others may follow it. RESOURCE_EXHAUSTED
+    /// if messages came faster than they were taken, or one was too large: the caller has been
+    /// told. UNAVAILABLE if the connection has ended, CANCELLED if the call has been answered.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message.
+    pub async fn next(&mut self) -> Option<Result<Q, Status>> {
+        poll_fn(|cx| self.poll_message(cx)).await
+    }
+
+    fn poll_message(&mut self, cx: &TaskContext<'_>) -> Poll<Option<Result<Q, Status>>> {
+        let message = ready!(self.messages.poll_next(cx));
+        Poll::Ready(
+            message.map(|payload| (self.decode)(&payload?).map_err(|error| invalid(&error))),
+        )
+    }
+}
+
+impl<Q> Stream for Requests<Q> {
+    type Item = Result<Q, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_message(cx)
+    }
+}
+
+impl<Q> fmt::Debug for Requests<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Requests").finish_non_exhaustive()
+    }
+}
+
+/// Sends the responses of a call that has many. `R` is their message, or `[u8]`.
+///
+/// The stream ends with the handler: plainly if it returns `Ok`, with its status otherwise. Dropping
+/// this ends nothing. It may be moved to another task, where it fails when the handler has ended.
+pub struct Responses<R: ?Sized> {
+    outlet: Outlet<Command>,
+    encode: Encode<R>,
+}
+
+impl<R: ?Sized> Responses<R> {
+    /// Queues a message to be written, after those that were sent before it. Waits while more than
+    /// [`owed_limit`](crate::ServerBuilder::owed_limit) bytes of the connection are unwritten.
+    ///
+    /// It says that the message will be written if the connection lasts, not that it was, and not
+    /// that the caller has done something with it.
+    ///
+    /// # Errors
+    ///
+    /// RESOURCE_EXHAUSTED if the message does not fit into a frame; it was not sent and the stream
+    /// goes on. CANCELLED if the call has been answered. UNAVAILABLE if the connection has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready sends nothing; the stream goes on.
+    pub async fn send(&mut self, message: &R) -> Result<(), Status> {
+        let encode = self.encode;
+        let sent = self.outlet.send(|id| encode(id, message)).await;
+        sent.map_err(|not_sent| match not_sent {
+            NotSent::Oversized(oversized) => Status::new(
+                Code::RESOURCE_EXHAUSTED,
+                format!("a response cannot be sent: {oversized}"),
+            ),
+            NotSent::Ended => answered(),
+            NotSent::Connection(end) => Status::new(
+                Code::UNAVAILABLE,
+                format!("the connection has ended: {end}"),
+            ),
+        })
+    }
+}
+
+impl<R: ?Sized> fmt::Debug for Responses<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Responses").finish_non_exhaustive()
+    }
+}
+
+/// What a half of a call meets after the call has been answered.
+pub(super) fn answered() -> Status {
+    Status::new(Code::CANCELLED, "the call has been answered")
+}
+
+fn invalid(error: &protobuf::Error) -> Status {
+    Status::new(
+        Code::INVALID_ARGUMENT,
+        format!("the request's message cannot be decoded: {error}"),
+    )
+}
+
+pub(super) fn server_stream<Q, R, Answer>(
+    handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
+    (decode, encode): (Decode<Q>, Encode<R>),
+) -> Method
+where
+    Q: Send + 'static,
+    R: ?Sized + 'static,
+    Answer: Future<Output = Result<(), Status>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Method::ServerStream(Box::new(
+        move |context, payload: Bytes, responder: Responder| {
+            let handler = Arc::clone(&handler);
+            tokio::spawn(async move {
+                match decode(&payload) {
+                    Ok(request) => {
+                        let outlet = responder.outlet();
+                        let responses = Responses { outlet, encode };
+                        responder.end(handler(context, request, responses).await);
+                    }
+                    Err(error) => responder.refuse(&invalid(&error)),
+                }
+            });
+        },
+    ))
+}
+
+pub(super) fn client_stream<Q, R, Answer>(
+    handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
+    decode: Decode<Q>,
+    reply: fn(Responder, R),
+) -> Method
+where
+    Q: 'static,
+    R: 'static,
+    Answer: Future<Output = Result<R, Status>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Method::Upload(Box::new(move |context, messages, responder: Responder| {
+        let handler = Arc::clone(&handler);
+        tokio::spawn(async move {
+            let requests = Requests { messages, decode };
+            match handler(context, requests).await {
+                Ok(response) => reply(responder, response),
+                Err(status) => responder.refuse(&status),
+            }
+        });
+    }))
+}
+
+pub(super) fn bidi_stream<Q, R, Answer>(
+    handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+    (decode, encode): (Decode<Q>, Encode<R>),
+) -> Method
+where
+    Q: 'static,
+    R: ?Sized + 'static,
+    Answer: Future<Output = Result<(), Status>> + Send + 'static,
+{
+    let handler = Arc::new(handler);
+    Method::Upload(Box::new(move |context, messages, responder: Responder| {
+        let handler = Arc::clone(&handler);
+        tokio::spawn(async move {
+            let requests = Requests { messages, decode };
+            let outlet = responder.outlet();
+            let responses = Responses { outlet, encode };
+            responder.end(handler(context, requests, responses).await);
+        });
+    }))
+}

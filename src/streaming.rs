@@ -1,0 +1,382 @@
+//! Streaming calls of a client: their preparation and their halves.
+
+use std::fmt;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use protobuf::Message;
+
+use crate::connection::{
+    self, Guard, Handle, Messages, NotSent, Outgoing, Outlet, Payload, StreamEnd,
+};
+use crate::error::{ConnectionError, Error};
+use crate::wire::{Flags, Oversized, Raw, Response, encode_data};
+
+pub(crate) type Encode<Q> = fn(u32, &Q) -> Result<Vec<u8>, Oversized>;
+pub(crate) type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
+
+pub(crate) fn encode_message<Q: Message>(id: u32, message: &Q) -> Result<Vec<u8>, Oversized> {
+    encode_data(id, Flags::NONE, message)
+}
+
+pub(crate) fn encode_bytes(id: u32, message: &[u8]) -> Result<Vec<u8>, Oversized> {
+    encode_data(id, Flags::NONE, &Raw(message))
+}
+
+pub(crate) fn decode_message<R: Message>(payload: &Bytes) -> protobuf::Result<R> {
+    R::parse_from_tokio_bytes(payload)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "decodes as others do")]
+pub(crate) fn decode_bytes(payload: &Bytes) -> protobuf::Result<Bytes> {
+    Ok(payload.clone())
+}
+
+/// A streaming call that is being prepared; awaiting it opens the stream and yields its halves `H`.
+///
+/// It waits for room only, and not for the peer: a method that does not exist is told by the halves.
+///
+/// # Cancel safety
+///
+/// Dropping it before it is awaited does nothing. Dropping it later, before it has yielded, leaves
+/// nothing behind: the request is not sent.
+#[must_use = "a call is made when it is awaited"]
+pub struct StreamCall<'a, H> {
+    handle: &'a Handle,
+    outgoing: Outgoing<'a>,
+    open: Box<dyn FnOnce(&'a Handle, Outgoing<'a>) -> Opening<'a, H> + Send + 'a>,
+}
+
+type Opening<'a, H> = Pin<Box<dyn Future<Output = Result<H, Error>> + Send + 'a>>;
+
+impl<'a, H: 'a> StreamCall<'a, H> {
+    /// How long the whole call may take, from waiting for room to the stream's end. The peer is
+    /// told what is left of it.
+    ///
+    /// Without it a stream lasts until one side ends it or the connection ends. With neither a
+    /// timeout nor [`Keepalive::every`](crate::Keepalive::every), a peer that is frozen keeps it
+    /// for ever.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.outgoing.timeout = Some(timeout);
+        self
+    }
+
+    /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
+    pub fn metadata(mut self, key: &str, value: &str) -> Self {
+        let pair = (key.to_ascii_lowercase(), value.to_owned());
+        self.outgoing.metadata.push(pair);
+        self
+    }
+
+    fn new<W: connection::Wait + Send + 'a>(
+        handle: &'a Handle,
+        outgoing: Outgoing<'a>,
+        halves: impl FnOnce(Half, Outlet<connection::Command>, W) -> H + Send + 'a,
+    ) -> Self {
+        Self {
+            handle,
+            outgoing,
+            open: Box::new(|handle, outgoing| {
+                Box::pin(async move {
+                    let timeout = outgoing.timeout;
+                    let (guard, outlet, waited_on) = handle.open(outgoing).await?;
+                    let half = Half {
+                        guard: Arc::new(guard),
+                        timeout,
+                    };
+                    Ok(halves(half, outlet, waited_on))
+                })
+            }),
+        }
+    }
+}
+
+impl<'a, R: 'a> StreamCall<'a, Receiver<R>> {
+    pub(crate) fn server_stream(
+        handle: &'a Handle,
+        service: &'a str,
+        method: &'a str,
+        request: Payload<'a>,
+        decode: Decode<R>,
+    ) -> Self {
+        let outgoing = outgoing(service, method, Flags::REMOTE_CLOSED, request);
+        Self::new(handle, outgoing, move |half, _, messages| {
+            Receiver::new(half, messages, decode)
+        })
+    }
+}
+
+impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Reply<R>)> {
+    pub(crate) fn client_stream(
+        handle: &'a Handle,
+        service: &'a str,
+        method: &'a str,
+        (encode, decode): (Encode<Q>, Decode<R>),
+    ) -> Self {
+        let outgoing = outgoing(service, method, OPEN, Payload::Bytes(&[]));
+        Self::new(handle, outgoing, move |half, outlet, reply| {
+            let sender = Sender::new(&half, outlet, encode);
+            (sender, Reply::new(half, reply, decode))
+        })
+    }
+}
+
+impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
+    pub(crate) fn bidi_stream(
+        handle: &'a Handle,
+        service: &'a str,
+        method: &'a str,
+        (encode, decode): (Encode<Q>, Decode<R>),
+    ) -> Self {
+        let outgoing = outgoing(service, method, OPEN, Payload::Bytes(&[]));
+        Self::new(handle, outgoing, move |half, outlet, messages| {
+            let sender = Sender::new(&half, outlet, encode);
+            (sender, Receiver::new(half, messages, decode))
+        })
+    }
+}
+
+/// A request without a message, that messages follow (RFC KA-44). Without *no data* some servers
+/// would take the absent message for an empty one.
+const OPEN: Flags = Flags::REMOTE_OPEN.union(Flags::NO_DATA);
+
+fn outgoing<'a>(
+    service: &'a str,
+    method: &'a str,
+    flags: Flags,
+    payload: Payload<'a>,
+) -> Outgoing<'a> {
+    Outgoing {
+        service,
+        method,
+        flags,
+        metadata: Vec::new(),
+        payload,
+        timeout: None,
+    }
+}
+
+impl<'a, H> IntoFuture for StreamCall<'a, H> {
+    type Output = Result<H, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Result<H, Error>> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        (self.open)(self.handle, self.outgoing)
+    }
+}
+
+impl<H> fmt::Debug for StreamCall<'_, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamCall")
+            .field("service", &self.outgoing.service)
+            .field("method", &self.outgoing.method)
+            .field("timeout", &self.outgoing.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What both halves of a call keep. With the last of them the call ends here.
+#[derive(Clone, Debug)]
+struct Half {
+    guard: Arc<Guard>,
+    timeout: Option<Duration>,
+}
+
+impl Half {
+    /// Decoded here and not in the driver, where it would hold up a PONG.
+    fn decode_response(&self, envelope: &Bytes) -> Result<Bytes, Error> {
+        let response = Response::decode(envelope).map_err(Error::InvalidResponse)?;
+        match response.status {
+            None => Ok(response.payload),
+            Some(status) => {
+                let evidence = self.guard.shared().snapshot().evidence();
+                Err(Error::from_status(status, evidence, self.timeout))
+            }
+        }
+    }
+}
+
+/// The half of a streaming call by which requests are sent. `Q` is their message, or `[u8]`.
+///
+/// It may be moved to another task than the other half. **Dropping it ends the requests**, as
+/// [`finish`](Self::finish) does: ttrpc has no message that says otherwise. A server that must tell
+/// a caller that is done from one that gave up needs a message of its own for that.
+pub struct Sender<Q: ?Sized> {
+    outlet: Outlet<connection::Command>,
+    encode: Encode<Q>,
+    /// Behind the outlet in the order of drops: the half-close goes out before the call ends.
+    _guard: Arc<Guard>,
+}
+
+impl<Q: ?Sized> Sender<Q> {
+    fn new(half: &Half, outlet: Outlet<connection::Command>, encode: Encode<Q>) -> Self {
+        Self {
+            outlet,
+            encode,
+            _guard: Arc::clone(&half.guard),
+        }
+    }
+
+    /// Queues a message to be written, after those that were sent before it. Waits while more than
+    /// [`outbox_limit`](crate::ClientBuilder::outbox_limit) bytes of the connection are unwritten.
+    ///
+    /// It says that the message will be written if the connection and the stream last, not that it
+    /// was, and not that the peer has done something with it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RequestTooLarge`] if the message does not fit into a frame; it was not sent and the
+    /// stream goes on. [`Error::StreamEnded`] if the stream is over, for which the other half has
+    /// the reason: the peer may have replied early. The connection's end, if it has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready sends nothing; the stream goes on.
+    pub async fn send(&mut self, message: &Q) -> Result<(), Error> {
+        let encode = self.encode;
+        let sent = self.outlet.send(|id| encode(id, message)).await;
+        sent.map_err(|not_sent| match not_sent {
+            NotSent::Oversized(oversized) => Error::RequestTooLarge(oversized),
+            NotSent::Ended => Error::StreamEnded,
+            NotSent::Connection(end) => end.into(),
+        })
+    }
+
+    /// Ends the requests: the peer is told that no message follows. Never waits.
+    pub fn finish(self) {}
+}
+
+impl<Q: ?Sized> Drop for Sender<Q> {
+    fn drop(&mut self) {
+        self.outlet.half_close();
+    }
+}
+
+impl<Q: ?Sized> fmt::Debug for Sender<Q> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+/// The half of a streaming call by which responses are received: a stream of messages `R`, or of
+/// [`Bytes`].
+///
+/// Messages come in the order in which they were sent, none is lost, and what was received before
+/// the stream failed comes before the error. After an error that ends the stream, and after its
+/// plain end, there is `None`.
+///
+/// Messages that are not taken wait in memory, up to
+/// [`stream_limit`](crate::ClientBuilder::stream_limit): beyond it the stream fails, and nothing
+/// else on the connection.
+///
+/// Dropping it drops what was received; the requests of a bidirectional call may go on. With both
+/// halves gone the call has ended here: the peer is told that no request follows, which is all that
+/// ttrpc can say, and what it still sends is dropped.
+#[must_use = "messages wait in memory until they are taken"]
+pub struct Receiver<R> {
+    messages: Messages<StreamEnd>,
+    decode: Decode<R>,
+    half: Half,
+}
+
+impl<R> Receiver<R> {
+    fn new(half: Half, messages: Messages<StreamEnd>, decode: Decode<R>) -> Self {
+        Self {
+            messages,
+            decode,
+            half,
+        }
+    }
+
+    /// The next message; `None` when there will be none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidMessage`] is about one message, and others may follow. Every other error is
+    /// the stream's end: the peer's status, a deadline with its verdict, an overflow, the end of
+    /// the connection.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message.
+    pub async fn next(&mut self) -> Option<Result<R, Error>> {
+        poll_fn(|cx| self.poll_message(cx)).await
+    }
+
+    fn poll_message(&mut self, cx: &Context<'_>) -> Poll<Option<Result<R, Error>>> {
+        let payload = match ready!(self.messages.poll_next(cx)) {
+            None => return Poll::Ready(None),
+            Some(Ok(message)) => message,
+            Some(Err(StreamEnd::Failed(error))) => return Poll::Ready(Some(Err(error))),
+            Some(Err(StreamEnd::Response(envelope))) => {
+                match self.half.decode_response(&envelope) {
+                    // A success that has no message is the plain end.
+                    Ok(payload) if payload.is_empty() => return Poll::Ready(None),
+                    Ok(payload) => payload,
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+            }
+        };
+        let message = (self.decode)(&payload).map_err(Error::InvalidMessage);
+        Poll::Ready(Some(message))
+    }
+}
+
+impl<R> Stream for Receiver<R> {
+    type Item = Result<R, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.poll_message(cx)
+    }
+}
+
+impl<R> fmt::Debug for Receiver<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}
+
+/// The response of a call with many requests: a future. It may come before the requests have ended.
+///
+/// # Cancel safety
+///
+/// Dropping it drops the response; requests may go on. With both halves gone the call has ended
+/// here.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Reply<R> {
+    reply: connection::Reply,
+    decode: Decode<R>,
+    half: Half,
+}
+
+impl<R> Reply<R> {
+    fn new(half: Half, reply: connection::Reply, decode: Decode<R>) -> Self {
+        Self {
+            reply,
+            decode,
+            half,
+        }
+    }
+}
+
+impl<R> Future for Reply<R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(Pin::new(&mut self.reply).poll(cx));
+        let envelope = result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()))?;
+        let payload = self.half.decode_response(&envelope)?;
+        Poll::Ready((self.decode)(&payload).map_err(Error::InvalidMessage))
+    }
+}
+
+impl<R> fmt::Debug for Reply<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::calls::Key;
+use super::call::Key;
 use crate::keepalive::CallDeadline;
 
 /// Calls ordered by `p`, the instant at which an unanswered call wants a PING, and apart from them

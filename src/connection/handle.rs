@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::calls::{Call, Command, Key, Probe, ServerHalf, StreamEnd};
+use super::call::{Call, Command, Key, Probe, ServerHalf, StreamEnd};
 use super::inbox::{Inbox, Messages};
 use super::sending::Outlet;
 use super::{Desk, Shared, notify};

@@ -17,6 +17,7 @@ use crate::keepalive::Machine;
 use crate::liveness::{Known, Liveness, Snapshot};
 use crate::transport::Shortcut;
 
+mod call;
 mod calls;
 mod deadlines;
 mod driver;
@@ -30,7 +31,8 @@ mod side;
 mod thread;
 mod writer;
 
-pub(crate) use calls::{ClientSide, Command, StreamEnd};
+pub(crate) use call::{Command, StreamEnd};
+pub(crate) use calls::ClientSide;
 pub(crate) use handle::{Exchange, Guard, Handle, Outgoing, Payload, Reply, Wait};
 pub(crate) use inbox::{Inbox, Messages, Overflow};
 pub(crate) use sending::{NotSent, Outlet, half_close};

@@ -130,6 +130,51 @@
 //! }
 //! ```
 //!
+//! # Streams
+//!
+//! A method may take many requests, give many responses, or both. Awaiting such a call opens the
+//! stream and yields its halves, which may go to tasks of their own.
+//!
+//! ```
+//! # use protobuf::well_known_types::wrappers::StringValue;
+//! # use ttrpc_keepalive::{Client, Context, Server};
+//! use ttrpc_keepalive::{Requests, Responses};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let server = Server::builder()
+//!     .bidi_stream(
+//!         "demo.Echo",
+//!         "Converse",
+//!         |_: Context, mut requests: Requests<StringValue>, mut responses: Responses<StringValue>| async move {
+//!             while let Some(request) = requests.next().await {
+//!                 responses.send(&request?).await?;
+//!             }
+//!             Ok(()) // ends the stream; a status would end it too
+//!         },
+//!     )
+//!     .build()?;
+//! # let (here, there) = tokio::io::duplex(4096);
+//! # tokio::spawn(async move { server.serve_connection(there).await });
+//! # let client = Client::builder().attach(here)?;
+//! let call = client.bidi_stream::<StringValue, StringValue>("demo.Echo", "Converse");
+//! let (mut sender, mut receiver) = call.await?;
+//! # let mut hello = StringValue::new();
+//! # hello.value = "hello".into();
+//! sender.send(&hello).await?;
+//! sender.finish(); // so does dropping it
+//! while let Some(response) = receiver.next().await {
+//!     assert_eq!(response?, hello);
+//! }
+//! # Ok(()) }
+//! ```
+//!
+//! Order is kept, and what was received before a stream failed comes before its error. Sending
+//! waits only while too much is unwritten; that it returned says that the message is queued, not
+//! that the peer has seen it. Messages that nobody takes wait up to a limit, and then cost their own
+//! stream: other calls and PONGs never wait for a slow consumer. An open stream is a call in flight
+//! for [`Keepalive`], and has a deadline only if it is given one.
+//!
 //! # Liveness
 //!
 //! [`Client::liveness`] follows what is known about the peer: a stream of [`Snapshot`]s that yields
@@ -236,17 +281,18 @@
 //!
 //! | queue | bound | default | at the bound |
 //! |---|---|---|---|
-//! | requests waiting to be written | [`outbox_limit`](ClientBuilder::outbox_limit) | 16 MiB | calls wait, within their timeouts |
+//! | requests waiting to be written | [`outbox_limit`](ClientBuilder::outbox_limit) | 16 MiB | calls wait, within their timeouts; messages of streams wait in their senders |
 //! | calls in flight | [`call_limit`](ClientBuilder::call_limit) | 65,536 | calls wait, within their timeouts |
+//! | messages of one stream that nobody has taken | [`stream_limit`](ClientBuilder::stream_limit), [also of a server](ServerBuilder::stream_limit) | 16 MiB | that stream fails: [`Error::StreamOverflow`], RESOURCE_EXHAUSTED |
 //! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
 //! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |
 //! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection, of up to 4 MiB each | RESOURCE_EXHAUSTED at once |
-//! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some |
+//! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some; messages of streams wait in their senders |
 //! | PONGs waiting to be written | fixed | 1 | the newest PING is answered |
 //! | a frame | fixed | 4 MiB | costs its own call |
 //! | connections of a server | none | | the operating system refuses: accepting waits and tries again |
 //!
-//! Not in this version: streaming calls, and vsock.
+//! Not in this version: vsock.
 //!
 //! # Map
 //!

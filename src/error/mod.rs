@@ -29,10 +29,12 @@ pub enum Error {
     /// The connection ended before an answer came, or had ended before the call.
     #[error("the connection has ended")]
     Connection(#[source] ConnectionError),
-    /// The request is larger than a frame may be. Nothing was sent.
+    /// The request, or a message of a stream, is larger than a frame may be. It was not sent; a
+    /// stream goes on.
     #[error("the request cannot be sent")]
     RequestTooLarge(#[source] Oversized),
-    /// The peer's answer was larger than a frame may be. It was skipped; the connection goes on.
+    /// The peer's answer, or a message of a stream, was larger than a frame may be. It was skipped;
+    /// the connection goes on.
     #[error("the response is too large")]
     ResponseTooLarge(#[source] Oversized),
     /// The peer's answer could not be decoded: what ttrpc puts around the message. The connection

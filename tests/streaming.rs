@@ -440,7 +440,8 @@ async fn a_message_needs_no_room_among_the_calls() {
         }
         assert!(receiver.next().await.is_none());
     };
-    tokio::join!(sending, receiving);
+    let both = async { tokio::join!(sending, receiving) };
+    timeout(secs(60), both).await.expect("nothing is stuck");
     waiting.await.unwrap();
 }
 

@@ -16,6 +16,7 @@ mod bare;
 mod freezer;
 mod hooked;
 mod peer;
+mod streams;
 
 use std::future::Future;
 use std::pin::pin;
@@ -36,6 +37,7 @@ pub(crate) use bare::BarePeer;
 pub(crate) use freezer::{Freezable, Freezer};
 pub(crate) use hooked::Hooked;
 pub(crate) use peer::{Peer, junk};
+pub(crate) use streams::{SERVICE, client_of, count, echoed, join, streams};
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

@@ -293,9 +293,60 @@ async fn oversized_data_fails_its_stream_after_what_came_before() {
     drop(sender);
 }
 
+// RFC KA-39
+#[tokio::test(start_paused = true)]
+async fn a_last_frame_that_cannot_be_taken_is_followed_by_nothing() {
+    let too_large = vec![0; MAX_PAYLOAD + 1];
+    for last in [
+        junk(3, 1, Flags::REMOTE_CLOSED, &too_large),
+        [
+            junk(3, 1, Flags::NONE, &vec![0; MAX_PAYLOAD]).repeat(3),
+            junk(3, 1, Flags::REMOTE_CLOSED, &vec![0; MAX_PAYLOAD]),
+        ]
+        .concat(),
+    ] {
+        let (client, mut peer) = client(1 << 20);
+        let (mut sender, mut receiver) = both(&client).await;
+        peer.request().await;
+        peer.send(last).await;
+        tokio::time::sleep(secs(1)).await;
+        let error = loop {
+            if let Err(error) = receiver.next().await.unwrap() {
+                break error;
+            }
+        };
+        let expected = matches!(
+            error,
+            Error::ResponseTooLarge(_) | Error::StreamOverflow { .. }
+        );
+        assert!(expected, "{error}");
+        assert!(matches!(sender.send(b"x").await, Err(Error::StreamEnded)));
+        drop((sender, receiver));
+        peer.silence(secs(10)).await;
+        goes_on(&client, &mut peer).await;
+    }
+    for flags in [Flags::REMOTE_CLOSED, end()] {
+        for message in [&b"why"[..], &too_large] {
+            let (client, mut peer) = client(1 << 20);
+            let (sender, reply) = up(&client).await;
+            peer.request().await;
+            peer.send(junk(3, 1, flags, message)).await;
+            assert!(matches!(reply.await, Err(Error::UnexpectedData)));
+            drop(sender);
+            peer.silence(secs(10)).await;
+            goes_on(&client, &mut peer).await;
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_expired_stream_half_closes_and_its_end_is_the_late_answer() {
-    for last in [response(1, b""), junk(3, 1, end(), b"")] {
+    let too_large = vec![0; MAX_PAYLOAD + 1];
+    for last in [
+        response(1, b""),
+        junk(3, 1, end(), b""),
+        junk(3, 1, Flags::REMOTE_CLOSED, &too_large),
+    ] {
         let (client, mut peer) = client(1 << 20);
         let call = client.bidi_stream_bytes("demo.Stream", "Both");
         let (mut sender, mut receiver) = call.timeout(secs(2)).await.unwrap();
@@ -314,12 +365,13 @@ async fn an_expired_stream_half_closes_and_its_end_is_the_late_answer() {
         tokio::time::sleep(secs(1)).await;
         assert_eq!(client.snapshot().late_calls_unanswered(), 1);
         peer.send(last).await;
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(client.snapshot().late_calls_unanswered(), 0);
         let answered = late.late_answer().unwrap().await;
         assert!(
             matches!(answered, LateOutcome::Answered { .. }),
             "{answered:?}"
         );
-        assert_eq!(client.snapshot().late_calls_unanswered(), 0);
         peer.silence(secs(10)).await;
     }
 }

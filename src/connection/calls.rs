@@ -133,12 +133,12 @@ impl ClientSide {
             return self.handle_late_data(id, flags, turn);
         };
         let Some((inbox, data)) = call.peer.handle_data(flags) else {
-            return self.fail(id, Error::UnexpectedData, turn);
+            return self.fail((id, flags), Error::UnexpectedData, turn);
         };
         if let Data::Message | Data::Last = data {
             if let Err(overflow) = inbox.push(frame.payload) {
                 let Overflow { size, limit } = overflow;
-                return self.fail(id, Error::StreamOverflow { size, limit }, turn);
+                return self.fail((id, flags), Error::StreamOverflow { size, limit }, turn);
             }
         }
         if let Data::Last | Data::End = data {
@@ -165,15 +165,19 @@ impl ClientSide {
         }
     }
 
-    /// Ends a stream that the server has not ended, since what it sent cannot be taken.
-    fn fail(&mut self, id: u32, error: Error, turn: &mut Turn<'_, Command>) {
+    /// Ends a stream since its DATA frame with these flags cannot be taken.
+    fn fail(&mut self, (id, flags): (u32, Flags), error: Error, turn: &mut Turn<'_, Command>) {
         let Some(call) = self.close(Key::Stream(id), turn) else {
             return;
         };
         debug!(stream_id = id, %error, "a call fails");
         turn.machine.handle_call_ended(turn.now);
         if call.sends() {
-            turn.give_up(id);
+            match Data::of(flags) {
+                Data::Message | Data::Nothing => turn.give_up(id),
+                // It was the server's last frame all the same: no half-close may follow it.
+                Data::Last | Data::End => turn.end_sending(id),
+            }
         }
         call.end(Err(error));
     }
@@ -333,14 +337,12 @@ impl Side for ClientSide {
             MessageType::RESPONSE => self.handle_response(id, Err(error()), turn),
             // RFC KA-4: its call fails. One that expects no data fails as by DATA of any other size.
             MessageType::DATA => {
-                let call = self.calls.find(id);
-                let expected = call.is_some_and(|call| matches!(call.peer, PeerHalf::Messages(_)));
-                let error = if expected {
-                    error()
-                } else {
-                    Error::UnexpectedData
+                let error = match self.calls.find(id).map(|call| &call.peer) {
+                    None => return self.handle_late_data(id, header.flags, turn),
+                    Some(PeerHalf::Messages(_)) => error(),
+                    Some(PeerHalf::Answer(_)) => Error::UnexpectedData,
                 };
-                self.fail(id, error, turn);
+                self.fail((id, header.flags), error, turn);
             }
             _ => {}
         }

@@ -236,7 +236,9 @@ impl<Q: ?Sized> Sender<Q> {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future before it is ready sends nothing; the stream goes on.
+    /// Dropping the future before it is ready sends nothing; the stream goes on. Do not keep it
+    /// without polling it: messages of a connection are let in in their order, and those of other
+    /// streams wait behind it.
     pub async fn send(&mut self, message: &Q) -> Result<(), Error> {
         let encode = self.encode;
         let sent = self.outlet.send(|id| encode(id, message)).await;

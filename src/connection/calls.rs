@@ -118,7 +118,11 @@ impl ClientSide {
                 // RFC KA-25: the PING's own id.
                 debug!("the peer answered a PING with a response: it does not know PING");
             }
-            Ended::Unknown => debug!(stream_id = id, "a response to no call is dropped"),
+            Ended::Unknown => {
+                // RFC KA-39: a call that expired as it found room may have left a half-close here.
+                turn.end_sending(id);
+                debug!(stream_id = id, "a response to no call is dropped");
+            }
         }
     }
 

@@ -384,8 +384,8 @@ impl AsyncWrite for Holding {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
+/// A watched client of a peer that is known, over a stream that holds back from now on.
+async fn held_back() -> (Client, Peer<DuplexStream>, Arc<AtomicBool>) {
     let (here, there) = tokio::io::duplex(64 << 10);
     let holds = Arc::new(AtomicBool::new(false));
     let stream = Holding {
@@ -398,8 +398,14 @@ async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
         .unwrap();
     let mut peer = Peer::new(there);
     peer.answer_ping().await;
-    let start = Instant::now();
     holds.store(true, Ordering::Relaxed);
+    (client, peer, holds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
+    let (client, mut peer, holds) = held_back().await;
+    let start = Instant::now();
     sleep_until(start + ms(1400)).await;
     assert_alive(&client);
 
@@ -416,20 +422,8 @@ async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
 /// The twin: behind a buffer a peer that does not read must be found too.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_never_passes_on_what_it_holds_is_a_peer_that_does_not_read() {
-    let (here, there) = tokio::io::duplex(64 << 10);
-    let holds = Arc::new(AtomicBool::new(false));
-    let stream = Holding {
-        stream: here,
-        holds: Arc::clone(&holds),
-    };
-    let client = Client::builder()
-        .keepalive(watch())
-        .attach(ByteStream::new(stream))
-        .unwrap();
-    let mut peer = Peer::new(there);
-    peer.answer_ping().await;
+    let (client, _peer, _) = held_back().await;
     let start = Instant::now();
-    holds.store(true, Ordering::Relaxed);
     let end = client.closed().await;
     assert_eq!(end.dead_reason(), Some(DeadReason::NotReading));
     assert_passed(start, ms(2000));

@@ -201,14 +201,7 @@ impl ClientSide {
         };
         let verdict = turn.machine.verdict(now, &deadline, facts);
         turn.machine.handle_verdict(now, verdict);
-        let mut late = DeadlineError {
-            timeout: None,
-            verdict,
-            evidence: turn.machine.evidence(now),
-            peer: turn.machine.peer(),
-            status: None,
-            late_answer: None,
-        };
+        let mut late = late(verdict, None, turn);
         if let Key::Probe(ticket) = key {
             if let Some(probe) = self.close_probe(ticket, turn) {
                 late.timeout = Some(probe.budget);
@@ -252,14 +245,7 @@ impl ClientSide {
         // A peer of which nothing is known is asked: the probe may be what comes first.
         if !turn.machine.may_ask() {
             let verdict = Verdict::Unknown(Unknown::NoSupport);
-            let late = DeadlineError {
-                timeout: Some(probe.budget),
-                verdict,
-                evidence: turn.machine.evidence(turn.now),
-                peer: turn.machine.peer(),
-                status: None,
-                late_answer: None,
-            };
+            let late = late(verdict, Some(probe.budget), turn);
             let _ = probe.reply.send(Err(Error::Deadline(Box::new(late))));
             return;
         }
@@ -267,6 +253,18 @@ impl ClientSide {
         self.deadlines
             .insert(Key::Probe(ticket), probe.deadline.clone());
         self.probes.insert(ticket, (number, probe));
+    }
+}
+
+/// What is known about the peer, as the error of a call that has run out of time.
+fn late<C>(verdict: Verdict, timeout: Option<Duration>, turn: &Turn<'_, C>) -> DeadlineError {
+    DeadlineError {
+        timeout,
+        verdict,
+        evidence: turn.machine.evidence(turn.now),
+        peer: turn.machine.peer(),
+        status: None,
+        late_answer: None,
     }
 }
 

@@ -1,0 +1,3 @@
+module ttrpc-keepalive/interop
+
+go 1.25.0

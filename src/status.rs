@@ -68,7 +68,8 @@ impl std::error::Error for Status {}
 
 /// The kind of a call's result: the codes of gRPC, which ttrpc shares.
 ///
-/// The set is open, as the number is on the wire. A value without a name is kept as it came.
+/// The set is open, as the number is on the wire. A value without a name is kept as it came
+/// (RFC KA-36).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Code(i32);
 

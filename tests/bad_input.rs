@@ -352,6 +352,7 @@ async fn a_message_that_cannot_be_decoded_fails_its_call() {
     assert!(matches!(&error, Error::InvalidMessage(_)), "{error:?}");
 }
 
+// RFC KA-48, KA-49
 #[tokio::test(start_paused = true)]
 async fn requests_that_cannot_be_served_are_told_why() {
     let (mut peer, _) = served_until();

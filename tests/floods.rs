@@ -58,6 +58,7 @@ async fn a_flood_of_pings_in_one_go_gets_one_pong() {
 }
 
 // T45
+// RFC KA-20
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_pings_all_the_time_gets_its_calls_answered() {
     let mut peer = served(echo().build().unwrap());

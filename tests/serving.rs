@@ -61,6 +61,7 @@ async fn pings_are_answered_while_all_handlers_are_taken() {
     assert_eq!(peer.frame().await.payload[..], 1u64.to_be_bytes());
 }
 
+// RFC KA-41
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_lets_calls_end_and_refuses_new_ones() {
     let server = echo().build().unwrap();
@@ -183,6 +184,7 @@ async fn a_handler_learns_that_its_caller_is_dead() {
     assert_passed(start, secs(2));
 }
 
+// RFC KA-50
 #[tokio::test(start_paused = true)]
 async fn a_server_that_parks_goes_on_when_its_answers_are_taken() {
     let server = echo().owed_limit(1000).build().unwrap();

@@ -154,7 +154,7 @@ async fn data_right_behind_its_request_is_delivered() {
     assert_eq!(answer(&mut peer, 1).await, "[a][][b]");
 }
 
-// RFC KA-37
+// RFC KA-37, KA-40, KA-48
 #[tokio::test(start_paused = true)]
 async fn data_for_nobody_is_dropped() {
     let mut peer = server();

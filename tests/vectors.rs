@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use protobuf::well_known_types::any::Any;
@@ -349,32 +349,85 @@ fn an_empty_response_frame_is_an_empty_message() {
 
 #[test]
 fn every_rule_that_is_cited_exists() {
-    let rfc = include_str!("../RFC.md");
-    let rules: BTreeSet<&str> = rfc
-        .split("**")
-        .filter(|part| part.starts_with("KA-") && part[3..].parse::<u16>().is_ok())
-        .collect();
-    assert!(!rules.is_empty());
+    let rules = rules();
     for vector in vectors() {
         for rule in &vector.rules {
-            assert!(rules.contains(rule.as_str()), "{}: {rule}", vector.name);
+            assert!(rules.contains(rule), "{}: {rule}", vector.name);
         }
     }
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    for source in sources(&["src", "tests", "fuzz", "layer"]) {
+        for rule in cited(&source.text) {
+            assert!(rules.contains(&rule), "{}: {rule}", source.path.display());
+        }
+    }
+}
+
+#[test]
+fn every_rule_is_cited_where_it_is_kept_and_where_it_is_tested() {
+    let mut kept = BTreeSet::new();
+    let mut tested = BTreeSet::new();
+    for source in sources(&["src"]) {
+        // A file ends with its unit tests.
+        let (code, tests) = source
+            .text
+            .split_once("#[cfg(test)]")
+            .unwrap_or((&source.text, ""));
+        kept.extend(cited(code));
+        tested.extend(cited(tests));
+    }
+    for source in sources(&["tests", "fuzz"]) {
+        tested.extend(cited(&source.text));
+    }
+    // Played by the tests above, and to a live peer by `vectors_live.rs`.
+    tested.extend(vectors().into_iter().flat_map(|vector| vector.rules));
+    let missing =
+        |cited: &BTreeSet<String>| -> Vec<String> { rules().difference(cited).cloned().collect() };
+    assert_eq!(missing(&kept), [""; 0], "not cited in the code");
+    assert_eq!(missing(&tested), [""; 0], "not cited in a test");
+}
+
+/// The ids of all rules of the RFC.
+fn rules() -> BTreeSet<String> {
+    let rules: BTreeSet<String> = include_str!("../RFC.md")
+        .split("**")
+        .filter(|part| part.starts_with("KA-") && part[3..].parse::<u16>().is_ok())
+        .map(str::to_owned)
+        .collect();
+    assert!(!rules.is_empty());
+    rules
+}
+
+/// The rules that a text names.
+fn cited(text: &str) -> impl Iterator<Item = String> + '_ {
+    let numbers = text.split("KA-").skip(1).map(|behind| {
+        let end = behind.find(|letter: char| !letter.is_ascii_digit());
+        &behind[..end.unwrap_or(behind.len())]
+    });
+    numbers
+        .filter(|number| !number.is_empty())
+        .map(|number| format!("KA-{number}"))
+}
+
+struct Source {
+    path: PathBuf,
+    text: String,
+}
+
+/// The Rust files in these folders of the repository. A package has not all of them.
+fn sources(names: &[&str]) -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders: Vec<PathBuf> = names.iter().map(|name| root.join(name)).collect();
+    let mut sources = Vec::new();
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
             let path = entry.unwrap().path();
-            if path.is_dir() {
+            if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
-                continue;
-            }
-            let source = fs::read_to_string(&path).unwrap();
-            for cited in source.split("KA-").skip(1) {
-                let number: String = cited.chars().take_while(char::is_ascii_digit).collect();
-                let rule = format!("KA-{number}");
-                let known = number.is_empty() || rules.contains(rule.as_str());
-                assert!(known, "{}: {rule}", path.display());
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                sources.push(Source { path, text });
             }
         }
     }
+    sources
 }

@@ -83,6 +83,7 @@ async fn a_blocked_handler_makes_a_process_with_a_shared_driver_look_dead() {
     assert_eq!(counters.suspect_entries, 1);
 }
 
+// RFC KA-19
 #[tokio::test]
 async fn the_same_with_a_dedicated_driver_is_never_doubted() {
     let client = Client::builder().keepalive(watch());

@@ -183,6 +183,7 @@ async fn a_socket_that_really_has_no_room_convicts_at_the_same_look() {
 }
 
 // T25
+// RFC KA-50
 #[tokio::test(start_paused = true)]
 async fn a_client_that_cannot_write_goes_on_reading() {
     let (client, mut peer) = scripted(Keepalive::on_demand(), 4096);
@@ -232,6 +233,7 @@ async fn two_sides_that_blast_at_each_other_through_small_pipes_finish() {
 }
 
 // T19
+// RFC KA-15
 #[tokio::test(start_paused = true)]
 async fn a_pong_waits_for_one_frame_at_most() {
     let server = echo().owed_limit(1 << 30).build().unwrap();

@@ -14,7 +14,7 @@ from ttrpc import (
 from watch import UNDECIDED
 
 ECHO = ("demo.Echo", "Say")
-MAX_WAITING = 256  # frames that wait to be written; see Connection.wants_bytes
+MAX_WAITING = 256  # answers that wait to be written; see Server.wants_bytes
 
 
 class Connection:
@@ -52,12 +52,9 @@ class Connection:
         self._waiting.append(frame)
 
     def wants_bytes(self):
-        """Whether to go on reading.
-
-        A peer that asks and does not read would fill our memory with answers. While as many wait, its
-        PINGs wait in the socket: a PONG could not be written to it either.
-        """
-        return len(self._waiting) < MAX_WAITING
+        """Whether to go on reading. A client always does: if both ends stopped because of what they
+        have to write, neither would go on (KA-50)."""
+        return True
 
     def next_frame(self):
         """The next frame to be written whole, or None. A PONG overtakes all that waits (KA-15)."""
@@ -78,8 +75,9 @@ class Server(Connection):
     def take_message(self, frame):
         if frame.type != REQUEST:
             return  # KA-6, KA-37: without streaming methods there is no stream that takes DATA
-        if frame.stream_id % 2 == 0 or frame.stream_id == PING_ID or frame.stream_id <= self._last_id:
-            return self.refuse(frame.stream_id, INVALID_ARGUMENT)  # KA-31
+        stream_id = frame.stream_id
+        if stream_id % 2 == 0 or stream_id == PING_ID or stream_id <= self._last_id:
+            return self.refuse(stream_id, INVALID_ARGUMENT)  # KA-31
         self._last_id = frame.stream_id
         if frame.skipped:
             return self.refuse(frame.stream_id, RESOURCE_EXHAUSTED)  # KA-4
@@ -94,6 +92,10 @@ class Server(Connection):
             return self.refuse(frame.stream_id, INVALID_ARGUMENT)  # KA-32
         self._handle(frame.stream_id, text)
 
+    def wants_bytes(self):
+        """A client that asks and does not read would fill our memory with answers (KA-50)."""
+        return len(self._waiting) < MAX_WAITING
+
     def answer(self, stream_id, text):
         self.send(Frame(RESPONSE, stream_id, Response(payload=encode_string_value(text)).encode()))
 
@@ -102,8 +104,10 @@ class Server(Connection):
 
 
 class Client(Connection):
-    """Calls demo.Echo/Say. `on_answer(stream_id, outcome)` gets ("ok", bytes), ("status", code, text)
-    or ("failed",)."""
+    """Calls demo.Echo/Say.
+
+    `on_answer(stream_id, outcome)` gets ("ok", bytes), ("status", code, text) or ("failed",).
+    """
 
     def __init__(self, on_answer, watch=None):
         super().__init__(watch)
@@ -129,7 +133,7 @@ class Client(Connection):
             self._behind_ping.clear()
             self.watch.answered_without_pong()  # KA-23
         if frame.stream_id == PING_ID:
-            if self.watch and outcome(frame)[0] == "status":
+            if self.watch:
                 self.watch.answered_without_pong()  # KA-25
             return
         if frame.stream_id in self._calls:  # a second RESPONSE is dropped (KA-37)

@@ -1,4 +1,4 @@
-"""Runs a Connection over a socket: one task reads, one writes frame by frame, one lets time pass."""
+"""Runs a Connection over a socket: a task that reads, one that writes, one that lets time pass."""
 
 import asyncio
 import select

@@ -3,8 +3,8 @@
 
     prober.py SOCKET [--call TEXT] [--interval S] [--timeout S] [--seconds S] [--expect WORDS]
 
-Prints each change. With --call it makes one call of demo.Echo/Say first: without a call silence says
-nothing about a peer that may not know PING. With --expect it ends as soon as the last line begins
+Prints each change. With --call it makes one call of demo.Echo/Say first: without a call silence
+says nothing about a peer that may not know PING. With --expect it ends as soon as a line begins
 with these words, status 0; else after --seconds, status 1.
 """
 

@@ -107,6 +107,14 @@ class Support(unittest.TestCase):
         client.receive(Frame(RESPONSE, PING_ID, error).encode())
         self.assertEqual(judge.support, watch.DOES_NOT_KNOW)
 
+    def test_an_unfinished_frame_is_a_sign_of_life(self):
+        client, judge = self.client()
+        client.receive(Frame(PONG, PING_ID, bytes(8)).encode())
+        pass_time(judge, 3.5)
+        client.receive(Frame(RESPONSE, 1, b"long").encode()[:11])
+        pass_time(judge, 2.5, start=3.5)
+        self.assertNotEqual(judge.verdict(), watch.UNRESPONSIVE)
+
     def test_a_late_pong_is_believed(self):
         client, judge = self.client()
         client.receive(Frame(RESPONSE, 1).encode() + Frame(PONG, PING_ID, bytes(8)).encode())
@@ -123,6 +131,17 @@ class TheResponder(unittest.TestCase):
         frames = list(iter(server.next_frame, None))
         self.assertEqual([frame.type for frame in frames], [PONG, RESPONSE])
         self.assertEqual(frames[0].payload, (9_999).to_bytes(8, "big"))
+
+
+    def test_a_server_stops_reading_while_its_answers_are_not_taken_and_a_client_never(self):
+        server, client = Server(), Client(lambda *_: None)
+        request = ttrpc.Request("demo.Echo", "Say").encode()
+        for number in range(1000):
+            server.receive(Frame(REQUEST, 2 * number + 1, request).encode())
+            client.call("hi")
+        self.assertEqual((server.wants_bytes(), client.wants_bytes()), (False, True))
+        list(iter(server.next_frame, None))
+        self.assertTrue(server.wants_bytes())
 
 
 class Processes(unittest.TestCase):
@@ -152,7 +171,9 @@ class Processes(unittest.TestCase):
 
     def test_a_slow_responder_is_alive(self):
         self.respond("--delay", "1")
-        prober = self.start("prober.py", "--call", "x", "--timeout", "0.2", "--expect", "alive, knows, answer ok")
+        expected = "alive, knows, answer ok"
+        options = ("--call", "x", "--timeout", "0.2", "--expect", expected)
+        prober = self.start("prober.py", *options)
         lines = prober.stdout.read()
         self.assertNotIn("unresponsive", lines)
         self.assertEqual(prober.wait(), 0, lines)

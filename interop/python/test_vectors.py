@@ -1,4 +1,4 @@
-"""The vectors of ../vectors: what the two roles write, how calls end, whether the connection does."""
+"""The vectors of ../vectors: what the roles write, how calls end, whether the connection does."""
 
 import json
 import pathlib
@@ -25,7 +25,7 @@ def written(connection):
 
 
 def run(entry):
-    """Gives a role the pieces; returns (frames out, how the call ends, whether the connection ends)."""
+    """Gives a role the pieces: frames out, how the call ends, whether the connection ends."""
     answers = []
     if entry["role"] == "server":
         peer = Server()
@@ -76,7 +76,8 @@ class Vectors(unittest.TestCase):
                 if out and matches(out[0], expected):
                     out.pop(0)
                 else:
-                    self.assertTrue(isinstance(expected, dict) and expected.get("optional"), expected)
+                    optional = isinstance(expected, dict) and expected.get("optional")
+                    self.assertTrue(optional, expected)
             self.assertEqual(out, [])
             self.assertEqual(ended, entry["ends"])
             if "call" in entry:

@@ -1,4 +1,4 @@
-"""Frames and envelopes of ttrpc with PING and PONG, after RFC.md. Bytes only: no sockets, no clock."""
+"""Frames and envelopes of ttrpc with PING and PONG, after RFC.md: no sockets and no clock."""
 
 from dataclasses import dataclass, field
 
@@ -50,7 +50,7 @@ class FrameReader:
         self._broken = False
 
     def feed(self, data):
-        """The frames that these bytes complete, as a generator; it raises ProtocolError."""
+        """Yields the frames that these bytes complete. Raises ProtocolError."""
         self._bytes += data
         while not self._broken:
             frame = self._next()

@@ -11,8 +11,8 @@ class Watch:
 
     `interval`: so long nothing was heard, then a PING is sent.
     `timeout`: so long nothing was heard after the PING was written, then the peer is unresponsive.
-    `step`: a pause of this side between two ticks counts as this much at most. When this process was
-    stopped, the peer was not silent: nobody listened.
+    `step`: a pause of this side between two ticks counts as this much at most. When this process
+    was stopped, the peer was not silent: nobody listened.
     `is_server`: sends no PING before it has received one (KA-28).
     `assume`: who runs this side has said that the peer knows PING (KA-29).
     """

@@ -44,7 +44,8 @@ impl Call {
         }
     }
 
-    /// Whether the client sends messages after the request.
+    /// Whether the client sends messages after the request. Behind that of a unary call it sends
+    /// nothing, no half-close either (RFC KA-38).
     pub(super) fn sends(&self) -> bool {
         self.flags.contains(Flags::REMOTE_OPEN)
     }

@@ -62,7 +62,8 @@ pub(crate) trait Side: Send + 'static {
         None
     }
 
-    /// Unwritten bytes of answers beyond which this side stops reading. A client never does.
+    /// Unwritten bytes of answers beyond which this side stops reading. A client never does: if
+    /// both ends did, neither would go on (RFC KA-50).
     fn owed_limit(&self) -> usize {
         usize::MAX
     }

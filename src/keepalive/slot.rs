@@ -6,7 +6,7 @@ use bytes::Bytes;
 ///
 /// A peer that floods PINGs and never reads costs this one slot and nothing else: the newest PING
 /// replaces an older one, and one PONG answers them all. So a flood needs no rate limit, and nobody
-/// is disconnected for asking often.
+/// is disconnected for asking often (RFC KA-20).
 #[derive(Debug, Default)]
 pub struct ReplySlot {
     waiting: Option<Reply>,

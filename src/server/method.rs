@@ -32,7 +32,8 @@ pub(super) trait Start<I>: Fn(Context, I, Responder) + Send + Sync {}
 
 impl<I, F: Fn(Context, I, Responder) + Send + Sync> Start<I> for F {}
 
-/// A method with one request and one response.
+/// A method with one request and one response. It is given no way to send on a stream, and none of
+/// these is given one before its REQUEST has come (RFC KA-40).
 pub(super) trait Unary: Send + Sync {
     /// Runs the method in a task of its own and answers. It must return at once: it is called by
     /// the driver, and what holds up the driver makes this process look dead.
@@ -75,6 +76,7 @@ impl Methods {
         methods.insert(name.to_owned(), Arc::new(served));
     }
 
+    /// RFC KA-49.
     pub(super) fn find(&self, service: &str, method: &str) -> Result<&Arc<Served>, Status> {
         let unimplemented = |message| Status::new(Code::UNIMPLEMENTED, message);
         let Some(methods) = self.services.get(service) else {

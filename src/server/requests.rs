@@ -93,6 +93,7 @@ impl ServerSide {
         let served = Arc::clone(self.methods.find(&request.service, &request.method)?);
         let flags = frame.header.flags;
         let takes_many = matches!(served.method, Method::Upload(_));
+        // RFC KA-48.
         if flags.contains(Flags::REMOTE_OPEN) && !takes_many {
             return Err(Status::new(
                 Code::UNIMPLEMENTED,

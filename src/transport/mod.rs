@@ -36,6 +36,8 @@ pub enum Look {
 /// Sockets and [`ByteStream`] are ready-made; implement it for a stream that sits on a descriptor
 /// of its own kind, or for one side of a multiplexer, whose look is answered by the owner of the
 /// descriptor. All methods are called by one task, the connection's driver.
+///
+/// There is no way to end one direction alone: a half-close would lose calls in flight (RFC KA-41).
 pub trait Transport: Send + 'static {
     /// Appends at most `limit` bytes to `buffer`, which has room for them.
     ///

@@ -1,4 +1,5 @@
-//! From a message to a whole frame, in one pass.
+//! From a message to a whole frame, in one pass; fields in the order of their numbers, those with
+//! the default value left out (RFC KA-45).
 
 use protobuf::well_known_types::any::Any;
 use protobuf::{CodedOutputStream, Message};

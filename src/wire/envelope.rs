@@ -31,8 +31,8 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// The bytes are no envelope, a text in it is not UTF-8, or it has more than [`MAX_REPEATED`]
-    /// pairs of metadata (RFC KA-32).
+    /// The bytes are no envelope, a text in it is not UTF-8 (RFC KA-47), or it has more than
+    /// [`MAX_REPEATED`] pairs of metadata (RFC KA-32).
     pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
         let mut request = Self::default();
         each_field(bytes, |tag, input| {

@@ -17,7 +17,7 @@ pub(super) fn each_field(
     Ok(())
 }
 
-/// Skips the value of a field that is not known here, or has another type than here.
+/// Skips the value of a field that is not known here, or has another type than here (RFC KA-46).
 ///
 /// A loop, since groups nest: one level a byte, so that recursion would end in a stack overflow.
 /// Versions of rust-protobuf before 3.7.2 do that.

@@ -162,7 +162,8 @@ impl fmt::Display for MessageType {
     }
 }
 
-/// The flags of a frame: eight bits, whose meaning depends on the message type. `|` unites them.
+/// The flags of a frame: eight bits, whose meaning depends on the message type. Those without one
+/// are kept and ignored (RFC KA-7). `|` unites them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u8);
 

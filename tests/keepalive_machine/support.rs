@@ -8,6 +8,7 @@ use ttrpc_keepalive::keepalive::{
 use super::bench::{WRITTEN, answer, drain, every_second, known, look, looks, ms, write_ping};
 
 // T53, T83: the machine's part
+// RFC KA-27, KA-29
 #[test]
 fn peer_that_answers_a_request_and_not_its_ping_is_never_asked_nor_judged_again() {
     for keepalive in [Keepalive::on_demand(), every_second()] {
@@ -58,6 +59,7 @@ fn peer_that_answers_its_ping_first_is_known_and_stays_so() {
     assert_eq!(drain(&mut machine), [Event::SupportChanged(Support::Yes)]);
 }
 
+// RFC KA-24
 #[test]
 fn old_peer_that_pings_after_all_is_known_again() {
     let mut machine = Machine::new(&every_second(), Role::Client, 0);
@@ -75,6 +77,7 @@ fn old_peer_that_pings_after_all_is_known_again() {
 }
 
 // T84
+// RFC KA-26, KA-29
 #[test]
 fn peer_of_unknown_support_is_asked_again_with_doubling_distance_and_not_judged() {
     let mut machine = Machine::new(
@@ -126,6 +129,7 @@ fn ping_that_was_blocked_for_longer_than_the_distance_is_not_repeated_at_once() 
 }
 
 // T55, the machine's part
+// RFC KA-28
 #[test]
 fn server_sends_no_ping_before_it_has_received_one() {
     for keepalive in [

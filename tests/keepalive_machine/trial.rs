@@ -35,6 +35,7 @@ fn timeout_longer_than_the_interval_means_one_ping_and_the_sum_of_both() {
 }
 
 // T72: a PING that only a PONG can retire blinds the watch for ever
+// RFC KA-21
 #[test]
 fn any_byte_retires_the_ping_and_the_next_one_follows() {
     let mut machine = known(&every_second());

@@ -37,7 +37,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A PONG was received. `number` is its payload, `None` if that was not 8 bytes.
+    /// A PONG was received. `number` is its payload, `None` if that was not 8 bytes. It asks for no
+    /// answer (RFC KA-17), and one that nobody waits for changes no state (RFC KA-18).
     ///
     /// Only the PONG of the newest PING gives a round trip, and only if this side looked all the
     /// time and nothing has judged the PING: else the number would measure our pause, or the
@@ -69,7 +70,7 @@ impl Machine {
     }
 
     /// A Response was received, or an answer with an error on the PING's own stream id. The first
-    /// one decides whether the peer knows PING: whoever does writes the PONG before it.
+    /// one decides whether the peer knows PING: whoever does writes the PONG before it (RFC KA-23).
     pub fn handle_response(&mut self, now: Duration) {
         let now = self.advance(now);
         if self.support == Support::Unknown && self.newest_written() > 0 && !self.is_over() {
@@ -131,8 +132,8 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A call starts. Its PING, if one is wanted, goes in front of its request: poll before writing
-    /// that.
+    /// A call starts. Its PING, if one is wanted, goes in front of its request (RFC KA-22): poll
+    /// before writing that.
     pub fn handle_call_started(&mut self, now: Duration) {
         let now = self.advance(now);
         self.in_flight = self.in_flight.saturating_add(1);

@@ -82,6 +82,7 @@ impl Machine {
             .min()
     }
 
+    /// RFC KA-27: not where support is `No`. RFC KA-29: nor a trial where it is `Unknown`.
     pub(super) fn ping_due(&self) -> Option<Duration> {
         let wanted = self.is_watched() && self.can_ask() && matches!(self.ping, Ping::Rest);
         let since = self.last_evidence().max(self.last_ping.unwrap_or_default());
@@ -92,8 +93,8 @@ impl Machine {
         }
     }
 
-    /// Also one distance after a PING that was sent for another reason, or that was blocked for
-    /// longer than that.
+    /// RFC KA-26. Also one distance after a PING that was sent for another reason, or that was
+    /// blocked for longer than that.
     pub(super) fn retry_due(&self) -> Option<Duration> {
         let interested = self.is_watched() || self.is_waited_for();
         let unwritten = matches!(self.ping, Ping::Unwritten { .. });
@@ -216,6 +217,7 @@ impl Machine {
         }
     }
 
+    /// RFC KA-24: whatever was believed before.
     pub(super) fn learn_support(&mut self) {
         if !self.is_over() {
             self.introduced = true;

@@ -1,0 +1,108 @@
+//go:build !ttrpc1.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"ttrpc-keepalive/interop/keepalive"
+)
+
+// What a client with package keepalive makes of its peer. Where something has to be done to the peer,
+// it says "go" when it is time.
+
+func (c caller) knows() error {
+	if support := c.conn.State().Support; support != keepalive.SupportYes {
+		return fmt.Errorf("does the peer know PING: %v", support)
+	}
+	return nil
+}
+
+func playAlive(ctx context.Context, c caller) (string, error) {
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	time.Sleep(3 * (*idle + *timeout)) // with nothing but PINGs
+	if err := c.conn.Err(); err != nil {
+		return "", err
+	}
+	state := c.conn.State()
+	if state.RTT == 0 || time.Since(state.LastRead) > *idle+*timeout {
+		return "", fmt.Errorf("%+v", state)
+	}
+	return fmt.Sprintf("idle for %v and kept", 3*(*idle+*timeout)), errors.Join(c.knows(), c.works(ctx))
+}
+
+func playSlow(ctx context.Context, c caller) (string, error) {
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	limited, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	late := 3 * (*idle + *timeout)
+	if err := c.unary(limited, "Sleep", &Int64Value{Value: late.Milliseconds()}, new(Int64Value)); !deadline(err) {
+		return "", fmt.Errorf("the late call: %v", err)
+	}
+	time.Sleep(late)
+	if err := c.conn.Err(); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("a call that took %v was late, the connection is kept", late), errors.Join(c.knows(), c.works(ctx))
+}
+
+func playFrozen(ctx context.Context, c caller) (string, error) {
+	return c.convicts(ctx, func() error { return c.unary(ctx, "Sleep", &Int64Value{Value: 30000}, new(Int64Value)) }, false)
+}
+
+// playFull writes more than the socket of a peer takes that does not read.
+func playFull(ctx context.Context, c caller) (string, error) {
+	return c.convicts(ctx, func() error {
+		return c.unary(ctx, "Bytes", &BytesValue{Value: make([]byte, 3<<20)}, new(BytesValue))
+	}, true)
+}
+
+func (c caller) convicts(ctx context.Context, call func() error, notReading bool) (string, error) {
+	if err := errors.Join(c.works(ctx), c.knows()); err != nil {
+		return "", err
+	}
+	fmt.Println("go")
+	time.Sleep(100 * time.Millisecond) // it is stopped meanwhile
+	begin := time.Now()
+	if err := call(); err == nil {
+		return "", errors.New("a peer that is stopped has answered")
+	}
+	took := time.Since(begin)
+	var verdict *keepalive.PingTimeoutError
+	if !errors.As(c.conn.Err(), &verdict) || verdict.NotReading != notReading {
+		return "", fmt.Errorf("the connection ended with %v", c.conn.Err())
+	}
+	return fmt.Sprintf("found after %d ms: %v", took.Milliseconds(), verdict), nil
+}
+
+func playDead(ctx context.Context, c caller) (string, error) {
+	if err := errors.Join(c.works(ctx), c.knows()); err != nil {
+		return "", err
+	}
+	fmt.Println("go")
+	begin := time.Now()
+	if err := c.unary(ctx, "Sleep", &Int64Value{Value: 30000}, new(Int64Value)); err == nil {
+		return "", errors.New("a peer that is gone has answered")
+	}
+	if errors.Is(c.conn.Err(), keepalive.ErrPingTimeout) {
+		return "", fmt.Errorf("it ended with %v", c.conn.Err())
+	}
+	return fmt.Sprintf("found after %d ms: %v", time.Since(begin).Milliseconds(), c.conn.Err()), nil
+}
+
+// playHold stays connected until it is ended.
+func playHold(ctx context.Context, c caller) (string, error) {
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	fmt.Println("go")
+	time.Sleep(time.Minute)
+	return "", errors.New("it was not ended")
+}

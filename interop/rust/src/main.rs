@@ -1,0 +1,89 @@
+//! Runs this crate against other implementations of ttrpc; see `interop/README.md`.
+
+mod from_go;
+mod judge;
+mod process;
+mod raw;
+mod report;
+mod service;
+mod to_go;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use report::{Report, World};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use ttrpc_keepalive::{Keepalive, Listener};
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+const USAGE: &str = "\
+usage: interop run GO [NAMEPART]    all pairings, or those with this in their name
+       interop serve SOCKET [MS]    a server, until its input ends; watches its clients
+       interop hold ADDRESS         a client that watches its server, and stays
+
+GO is the folder with the peers in Go. See interop/run, which builds them.";
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match arguments.as_slice() {
+        ["run", go] => run(go, "").await,
+        ["run", go, part] => run(go, part).await,
+        ["serve", socket] => serve(socket, Keepalive::on_demand()).await,
+        ["serve", socket, interval] => match interval.parse() {
+            Ok(interval) => serve(socket, judge::watched(interval)).await,
+            Err(error) => Err(error.into()),
+        },
+        ["hold", address] => judge::hold(address).await.map(|()| true),
+        _ => Err(USAGE.into()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn run(go: &str, part: &str) -> Result<bool> {
+    let world = World::new(PathBuf::from(go))?;
+    let mut report = Report::new(part);
+    to_go::all(&world, &mut report).await;
+    from_go::all(&world, &mut report).await;
+    judge::all(&world, &mut report).await;
+    Ok(report.close())
+}
+
+/// Serves until the input ends; the line "shutdown" on it shuts the server down.
+async fn serve(socket: &str, keepalive: Keepalive) -> Result<bool> {
+    let listener = Listener::bind(&format!("unix://{socket}")).await?;
+    let server = service::server(keepalive)?;
+    let serving = tokio::spawn({
+        let server = server.clone();
+        async move { server.serve(listener).await }
+    });
+    print("ready");
+    let mut input = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = input.next_line().await? {
+        if line == "shutdown" {
+            print(&format!(
+                "down {}",
+                server.shutdown(Duration::from_secs(10)).await
+            ));
+        }
+    }
+    serving.abort();
+    Ok(true)
+}
+
+/// Prints a line for who started this process.
+#[expect(clippy::print_stdout, reason = "it is read there")]
+fn print(line: &str) {
+    println!("{line}");
+}

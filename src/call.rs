@@ -46,19 +46,29 @@ impl<'a, R> Call<'a, R> {
                 flags: Flags::NONE,
                 metadata: Vec::new(),
                 payload,
-                timeout: None,
+                timeout: handle.settings().timeout_of(service, method),
             },
             decode,
         }
     }
 
     /// How long the call may take: waiting for room, writing and waiting for the answer. The peer
-    /// is told what is left of it.
+    /// is told what is left of it. Counted from when the call is first awaited, so that a call
+    /// which is made anew has its whole time again.
     ///
-    /// Without it a call waits until it is answered or the connection ends. With neither a timeout
-    /// nor [`Keepalive::every`](crate::Keepalive::every), a peer that is frozen keeps it for ever.
+    /// Overrides what the [builder](crate::ClientBuilder::call_timeout) says. Without either a call
+    /// waits until it is answered or the connection ends: with no timeout and no
+    /// [`Keepalive::every`](crate::Keepalive::every), **a peer that is frozen keeps it for ever**.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.outgoing.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets the call take as long as it takes, whatever the
+    /// [builder](crate::ClientBuilder::call_timeout) says: for one that is answered when something
+    /// happens. Only [`Keepalive::every`](crate::Keepalive::every) then finds out that nobody will.
+    pub fn no_timeout(mut self) -> Self {
+        self.outgoing.timeout = None;
         self
     }
 

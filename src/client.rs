@@ -1,13 +1,15 @@
 //! Calling a server.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
 use protobuf::Message;
+use tracing::debug;
 
 use crate::call::Call;
-use crate::config::{ClientConfig, DriverThread, check_limits};
+use crate::config::{ClientSettings, DriverThread, check_limits};
 use crate::connection::{ClientSide, Connection, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::keepalive::{Keepalive, Peer};
@@ -31,12 +33,16 @@ impl Client {
     /// Begins with the default settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder {
-            config: ClientConfig::default(),
+            settings: ClientSettings::default(),
         }
     }
 
     /// Prepares a unary call with messages of rust-protobuf. `service` is the full name, as
     /// `demo.Echo`, `method` the bare one, as `Say`.
+    ///
+    /// Give it a [timeout](Call::timeout), or the [builder](ClientBuilder::call_timeout) one for all
+    /// calls. **With no timeout and no [`Keepalive::every`] a call to a peer that is frozen never
+    /// returns**: nothing then looks whether anybody is there.
     ///
     /// # Errors
     ///
@@ -168,12 +174,12 @@ impl Client {
 
     /// What to make of the peer now.
     pub fn peer(&self) -> Peer {
-        self.snapshot().peer()
+        self.handle.shared().snapshot().peer()
     }
 
     /// What is known about the peer now. Does not touch the connection.
     pub fn snapshot(&self) -> Snapshot {
-        self.handle.shared().snapshot()
+        self.handle.snapshot()
     }
 
     /// Follows what is known about the peer.
@@ -197,13 +203,33 @@ impl Client {
         self.handle.probe(budget).await
     }
 
+    /// The settings in use.
+    pub fn settings(&self) -> &ClientSettings {
+        self.handle.settings()
+    }
+
+    /// Says that the peer is about to close the connection, which then ends with
+    /// [`ConnectionError::Announced`] instead of [`ConnectionError::PeerClosed`].
+    ///
+    /// ttrpc has no frame for *I am going*, so only the application knows: a plugin, for example,
+    /// whose runtime has called its `Shutdown` method. A server of this crate that shuts down says
+    /// so by itself to a client that still calls it, see [`Status::shutting_down`](crate::Status::shutting_down);
+    /// to one that does not it just closes.
+    ///
+    /// It changes nothing else: calls are made as before, and a peer that falls silent instead of
+    /// closing is judged as before.
+    pub fn expect_close(&self) {
+        self.handle.shared().expect_close();
+    }
+
     /// Ends the connection now, whoever else holds it. Open calls fail with
     /// [`ConnectionError::LocalClose`].
     pub fn abort(&self) {
         self.handle.shared().abort();
     }
 
-    /// Waits for the end of the connection and yields why it ended; at once if it has.
+    /// Waits for the end of the connection and yields why it ended; at once if it has. The calls
+    /// have failed with the same reason by then.
     ///
     /// # Cancel safety
     ///
@@ -225,39 +251,64 @@ impl fmt::Debug for Client {
 #[derive(Clone, Debug)]
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
-    config: ClientConfig,
+    settings: ClientSettings,
 }
 
 impl ClientBuilder {
     /// When to ask whether the server is alive. [`Keepalive::on_demand`] by default.
     pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
-        self.config.keepalive = keepalive;
+        self.settings.keepalive = keepalive;
         self
     }
 
     /// How long [`connect`](Self::connect) may take. 10 s by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.config.connect_timeout = timeout;
+        self.settings.connect_timeout = timeout;
+        self
+    }
+
+    /// How long a unary call may take that is not given a timeout of its own. None by default: such
+    /// a call waits until it is answered or the connection ends, **for ever if the peer is frozen
+    /// and [`keepalive`](Self::keepalive) does not watch it**.
+    ///
+    /// Streaming calls are not meant: theirs would be the time of the whole stream.
+    pub fn call_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.call_timeout = Some(timeout);
+        self
+    }
+
+    /// How long a call of this method may take, of whatever kind, that is not given a timeout of
+    /// its own: for a method that needs more than [the others](Self::call_timeout), or `None` for
+    /// one that is answered only when something happens.
+    pub fn method_timeout(
+        mut self,
+        service: &str,
+        method: &str,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let methods = &mut self.settings.method_timeouts;
+        let methods = methods.entry(service.to_owned()).or_default();
+        methods.insert(method.to_owned(), timeout);
         self
     }
 
     /// Which thread reads and writes. [`DriverThread::Shared`] by default.
     pub fn driver_thread(mut self, thread: DriverThread) -> Self {
-        self.config.driver_thread = thread;
+        self.settings.driver_thread = thread;
         self
     }
 
     /// Bytes of requests that wait to be written: at least 1, 16 MiB by default. Beyond it calls
     /// wait for room, within their timeouts.
     pub fn outbox_limit(mut self, bytes: usize) -> Self {
-        self.config.limits.outbox_bytes = bytes;
+        self.settings.limits.outbox_bytes = bytes;
         self
     }
 
     /// Calls in flight on the connection: at least 1, 65,536 by default. Further ones wait for
     /// room, within their timeouts.
     pub fn call_limit(mut self, calls: usize) -> Self {
-        self.config.limits.calls = calls;
+        self.settings.limits.calls = calls;
         self
     }
 
@@ -265,14 +316,14 @@ impl ClientBuilder {
     /// default. Beyond it that stream fails with [`Error::StreamOverflow`]; a message always fits
     /// into an empty queue. Each message counts as 64 bytes more than it has.
     pub fn stream_limit(mut self, bytes: usize) -> Self {
-        self.config.limits.stream_bytes = bytes;
+        self.settings.limits.stream_bytes = bytes;
         self
     }
 
     /// Late calls that are followed until their answers come: at least 1, 1,024 by default. The
     /// oldest makes room.
     pub fn late_limit(mut self, calls: usize) -> Self {
-        self.config.limits.late_records = calls;
+        self.settings.limits.late_records = calls;
         self
     }
 
@@ -293,7 +344,7 @@ impl ClientBuilder {
     pub async fn connect(self, address: &str) -> Result<Client, ConnectError> {
         self.check()?;
         let address: Address = address.parse()?;
-        let socket = address.connect(self.config.connect_timeout).await?;
+        let socket = address.connect(self.settings.connect_timeout).await?;
         Ok(self.attach(socket)?)
     }
 
@@ -311,22 +362,32 @@ impl ClientBuilder {
     /// [asked for](Self::driver_thread).
     pub fn attach(self, stream: impl IntoTransport) -> Result<Client, ConfigError> {
         self.check()?;
-        let ClientConfig {
-            keepalive,
-            driver_thread,
-            limits,
-            ..
-        } = self.config;
-        let side = ClientSide::new(limits.late_records);
-        let connection = Connection::new(stream, side, &keepalive, driver_thread);
-        let handle = Handle::new(connection.shared().clone(), limits, keepalive);
+        let settings = self.settings;
+        debug!(?settings, "a client has a connection");
+        let side = ClientSide::new(settings.limits.late_records);
+        let connection = Connection::new(stream, side, &settings.keepalive, settings.driver_thread);
+        let handle = Handle::new(connection.shared().clone(), settings);
         connection.spawn();
         Ok(Client { handle })
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        self.config.keepalive.validate()?;
-        let limits = &self.config.limits;
+        let settings = &self.settings;
+        settings.keepalive.validate()?;
+        let methods = settings.method_timeouts.values();
+        let timeouts = [
+            ("call_timeout", settings.call_timeout),
+            (
+                "method_timeout",
+                methods.flat_map(HashMap::values).flatten().min().copied(),
+            ),
+        ];
+        for (setting, timeout) in timeouts {
+            if timeout == Some(Duration::ZERO) {
+                return Err(ConfigError::ZeroTimeout { setting });
+            }
+        }
+        let limits = &settings.limits;
         check_limits(&[
             ("outbox_limit", limits.outbox_bytes),
             ("call_limit", limits.calls),

@@ -1,5 +1,6 @@
 //! The limits of a connection: every queue has a bound, and here is why each is what it is.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::error::ConfigError;
@@ -34,39 +35,73 @@ pub enum DriverThread {
     Dedicated,
 }
 
-/// The settings of a client's connection.
+/// The settings of a client's connection, as they are in use. To be read from
+/// [`Client::settings`](crate::Client::settings); each is described where it is set.
 #[derive(Clone, Debug)]
-pub(crate) struct ClientConfig {
-    pub(crate) keepalive: Keepalive,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) driver_thread: DriverThread,
-    pub(crate) limits: ClientLimits,
+#[non_exhaustive]
+pub struct ClientSettings {
+    /// [`ClientBuilder::keepalive`](crate::ClientBuilder::keepalive).
+    pub keepalive: Keepalive,
+    /// [`ClientBuilder::connect_timeout`](crate::ClientBuilder::connect_timeout).
+    pub connect_timeout: Duration,
+    /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout), `None` by default.
+    pub call_timeout: Option<Duration>,
+    /// [`ClientBuilder::driver_thread`](crate::ClientBuilder::driver_thread).
+    pub driver_thread: DriverThread,
+    /// The bounds of its queues.
+    pub limits: ClientLimits,
+    /// By service, then by method: borrowed names find their entry without being copied.
+    pub(crate) method_timeouts: HashMap<String, HashMap<String, Option<Duration>>>,
 }
 
-impl Default for ClientConfig {
+impl ClientSettings {
+    /// How long a unary call of this method may take if it is not told otherwise. `None` if it may
+    /// take for ever.
+    pub fn timeout_of(&self, service: &str, method: &str) -> Option<Duration> {
+        self.named(service, method).unwrap_or(self.call_timeout)
+    }
+
+    /// The same for a streaming call, to which the default does not apply.
+    pub fn stream_timeout_of(&self, service: &str, method: &str) -> Option<Duration> {
+        self.named(service, method).flatten()
+    }
+
+    fn named(&self, service: &str, method: &str) -> Option<Option<Duration>> {
+        if self.method_timeouts.is_empty() {
+            return None;
+        }
+        self.method_timeouts.get(service)?.get(method).copied()
+    }
+}
+
+impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             keepalive: Keepalive::on_demand(),
             connect_timeout: Duration::from_secs(10),
+            call_timeout: None,
             driver_thread: DriverThread::default(),
             limits: ClientLimits::default(),
+            method_timeouts: HashMap::new(),
         }
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientLimits {
+/// The bounds of a client's queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientLimits {
     /// Bytes of requests that wait to be written. Beyond it a call waits for room before it is
     /// encoded, so a peer that does not read costs this much and no more.
-    pub(crate) outbox_bytes: usize,
+    pub outbox_bytes: usize,
     /// Calls that wait for an answer. Beyond it a call waits before it is sent, so that a peer
     /// that never answers calls without a timeout cannot make the table grow for ever.
-    pub(crate) calls: usize,
+    pub calls: usize,
     /// Bytes of one stream's messages that were received and not taken. Beyond it the stream fails:
     /// the reader never waits for a consumer, or everything else would wait with it.
-    pub(crate) stream_bytes: usize,
+    pub stream_bytes: usize,
     /// Late calls that are followed until their answer comes; the oldest makes room.
-    pub(crate) late_records: usize,
+    pub late_records: usize,
 }
 
 impl Default for ClientLimits {

@@ -305,6 +305,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod buffers;
 mod call;
 mod client;
@@ -325,9 +326,10 @@ mod streams;
 pub mod transport;
 pub mod wire;
 
+pub use backoff::Backoff;
 pub use call::{Call, CallFuture};
 pub use client::{Client, ClientBuilder};
-pub use config::DriverThread;
+pub use config::{ClientLimits, ClientSettings, DriverThread};
 pub use error::{
     ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
 };

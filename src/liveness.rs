@@ -59,6 +59,14 @@ pub struct Counters {
     pub repeated_responses: u64,
 }
 
+/// What is in progress on a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pending {
+    pub(crate) calls: usize,
+    /// When the oldest of them began.
+    pub(crate) oldest: Option<Duration>,
+}
+
 /// What the driver publishes. Instants are times since the connection began.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
@@ -76,7 +84,10 @@ pub(crate) struct Known {
     pub(crate) local_stall: Option<Duration>,
     pub(crate) overdue: bool,
     pub(crate) late_unanswered: usize,
+    pub(crate) pending: Pending,
     pub(crate) counters: Counters,
+    /// Whether everybody who waits has been told of the end.
+    told: bool,
 }
 
 impl Known {
@@ -96,7 +107,9 @@ impl Known {
             local_stall: None,
             overdue: false,
             late_unanswered: 0,
+            pending: Pending::default(),
             counters: Counters::default(),
+            told: false,
         };
         known.update(Duration::ZERO, machine, Counters::default(), 0);
         known
@@ -139,6 +152,16 @@ impl Known {
         self.end = end.cloned();
         self.since = now;
         true
+    }
+
+    /// Everybody who waits for something on the connection has been told of its end.
+    pub(crate) fn end_told(&mut self) {
+        self.told = true;
+        self.pending = Pending::default();
+    }
+
+    pub(crate) fn is_end_told(&self) -> bool {
+        self.told
     }
 
     fn visible(&self) -> impl PartialEq + use<> {
@@ -252,9 +275,34 @@ impl Snapshot {
         self.known.late_unanswered
     }
 
+    /// How many calls wait for their answers, or for room to be sent; on a server, how many requests
+    /// are being served or wait for a handler.
+    pub fn calls_in_flight(&self) -> usize {
+        self.known.pending.calls
+    }
+
+    /// For how long the oldest call that was sent has been waiting for its answer. `None` if none
+    /// is, and on a server.
+    ///
+    /// A peer that is alive and whose oldest call grows old has work that does not end: a reason to
+    /// look at the application behind it, not at the connection.
+    pub fn oldest_call_for(&self) -> Option<Duration> {
+        self.known.pending.oldest.map(|since| self.age(since))
+    }
+
     /// How often things happened on this connection.
     pub fn counters(&self) -> Counters {
         self.known.counters
+    }
+
+    /// The same with these calls, which have begun and are not known yet.
+    pub(crate) fn with_calls(mut self, began: impl Iterator<Item = Duration>) -> Self {
+        let Pending { calls, oldest } = &mut self.known.pending;
+        for began in began {
+            *calls += 1;
+            *oldest = Some(oldest.map_or(began, |oldest| oldest.min(began)));
+        }
+        self
     }
 
     /// What an error of this moment would carry.

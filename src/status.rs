@@ -29,6 +29,30 @@ impl Status {
         }
     }
 
+    /// The refusal of a server that shuts down: UNAVAILABLE, with a detail that programs can read.
+    ///
+    /// A [`Server`](crate::Server) answers so what comes after its shutdown has begun, and a handler
+    /// may, if its application is about to end. The caller's connection then ends with
+    /// [`ConnectionError::Announced`](crate::ConnectionError::Announced) when it is closed.
+    ///
+    /// The detail is a `google.rpc.ErrorInfo` with reason `SHUTTING_DOWN` and domain `ttrpc`.
+    /// Clients that do not know it see UNAVAILABLE.
+    #[must_use]
+    pub fn shutting_down() -> Self {
+        let mut detail = Any::new();
+        detail.type_url = ERROR_INFO.to_owned();
+        detail.value = SHUTTING_DOWN.to_vec();
+        Self::new(Code::UNAVAILABLE, "the server is shutting down").with_details(vec![detail])
+    }
+
+    /// Whether this is [`Status::shutting_down`]: whoever sent it is about to close the connection.
+    #[must_use]
+    pub fn announces_shutdown(&self) -> bool {
+        let announces =
+            |detail: &Any| detail.type_url == ERROR_INFO && detail.value.starts_with(SHUTTING_DOWN);
+        self.code == Code::UNAVAILABLE && self.details.iter().any(announces)
+    }
+
     /// The same status with these details instead of those it had.
     #[must_use]
     pub fn with_details(mut self, details: Vec<Any>) -> Self {
@@ -54,6 +78,11 @@ impl Status {
         &self.details
     }
 }
+
+const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
+
+/// Its first two fields, encoded: `reason = 1` and `domain = 2`. A third one may follow.
+const SHUTTING_DOWN: &[u8] = b"\x0a\x0dSHUTTING_DOWN\x12\x05ttrpc";
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

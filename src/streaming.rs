@@ -58,11 +58,19 @@ impl<'a, H: 'a> StreamCall<'a, H> {
     /// How long the whole call may take, from waiting for room to the stream's end. The peer is
     /// told what is left of it.
     ///
-    /// Without it a stream lasts until one side ends it or the connection ends. With neither a
-    /// timeout nor [`Keepalive::every`](crate::Keepalive::every), a peer that is frozen keeps it
-    /// for ever.
+    /// Without it a stream lasts until one side ends it or the connection ends, since the
+    /// [default](crate::ClientBuilder::call_timeout) is for unary calls; only one that
+    /// [names the method](crate::ClientBuilder::method_timeout) counts here. With no timeout and no
+    /// [`Keepalive::every`](crate::Keepalive::every), **a peer that is frozen keeps it for ever**.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.outgoing.timeout = Some(timeout);
+        self
+    }
+
+    /// Lets the stream last as long as it lasts, whatever the
+    /// [builder](crate::ClientBuilder::method_timeout) says of the method.
+    pub fn no_timeout(mut self) -> Self {
+        self.outgoing.timeout = None;
         self
     }
 
@@ -104,7 +112,7 @@ impl<'a, R: 'a> StreamCall<'a, Receiver<R>> {
         request: Payload<'a>,
         decode: Decode<R>,
     ) -> Self {
-        let outgoing = outgoing(service, method, Flags::REMOTE_CLOSED, request);
+        let outgoing = outgoing((handle, service, method), Flags::REMOTE_CLOSED, request);
         Self::new(handle, outgoing, move |half, _, messages| {
             Receiver::new(half, messages, decode)
         })
@@ -118,7 +126,7 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Reply<R>)> {
         method: &'a str,
         (encode, decode): (Encode<Q>, Decode<R>),
     ) -> Self {
-        let outgoing = outgoing(service, method, OPEN, Payload::Bytes(&[]));
+        let outgoing = outgoing((handle, service, method), OPEN, Payload::Bytes(&[]));
         Self::new(handle, outgoing, move |half, outlet, reply| {
             let sender = Sender::new(&half, outlet, encode);
             (sender, Reply::new(half, reply, decode))
@@ -133,7 +141,7 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
         method: &'a str,
         (encode, decode): (Encode<Q>, Decode<R>),
     ) -> Self {
-        let outgoing = outgoing(service, method, OPEN, Payload::Bytes(&[]));
+        let outgoing = outgoing((handle, service, method), OPEN, Payload::Bytes(&[]));
         Self::new(handle, outgoing, move |half, outlet, messages| {
             let sender = Sender::new(&half, outlet, encode);
             (sender, Receiver::new(half, messages, decode))
@@ -146,8 +154,7 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
 const OPEN: Flags = Flags::REMOTE_OPEN.union(Flags::NO_DATA);
 
 fn outgoing<'a>(
-    service: &'a str,
-    method: &'a str,
+    (handle, service, method): (&Handle, &'a str, &'a str),
     flags: Flags,
     payload: Payload<'a>,
 ) -> Outgoing<'a> {
@@ -157,7 +164,7 @@ fn outgoing<'a>(
         flags,
         metadata: Vec::new(),
         payload,
-        timeout: None,
+        timeout: handle.settings().stream_timeout_of(service, method),
     }
 }
 

@@ -3,7 +3,7 @@
 //! No channels, no payloads, no clock: what a stream carries for its owner is a type parameter.
 //! The invariant: an id is in at most one of the two tables, and a finished one is in neither.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::wire::PING_STREAM_ID;
 
@@ -15,6 +15,9 @@ pub(crate) use halves::{Data, LocalHalf, PeerHalf, Upload, Uploads};
 #[derive(Debug)]
 pub(crate) struct Calls<C, L> {
     open: HashMap<u32, C>,
+    /// The ids of open calls in the order in which they began, and of some that have ended: at most
+    /// as many and [`SLACK`] more.
+    order: VecDeque<u32>,
     /// Calls whose deadline has passed and whose Response may still come, by id, which is the
     /// order in which they began.
     late: BTreeMap<u32, L>,
@@ -41,6 +44,7 @@ impl<C, L> Calls<C, L> {
     pub(crate) fn new(late_limit: usize) -> Self {
         Self {
             open: HashMap::new(),
+            order: VecDeque::new(),
             late: BTreeMap::new(),
             late_limit,
             newest: 0,
@@ -50,6 +54,29 @@ impl<C, L> Calls<C, L> {
     pub(crate) fn open(&mut self, id: u32, call: C) {
         self.newest = self.newest.max(id);
         self.open.insert(id, call);
+        // Behind one call that never ends, all later ones would stay here.
+        if self.order.len() >= 2 * self.open.len() + SLACK {
+            self.order.retain(|id| self.open.contains_key(id));
+        }
+        self.order.push_back(id);
+    }
+
+    /// The open call that began first.
+    pub(crate) fn oldest(&mut self) -> Option<&C> {
+        if self.open.is_empty() {
+            self.order.clear();
+        }
+        while let Some(id) = self.order.front() {
+            if self.open.contains_key(id) {
+                return self.open.get(id);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
     }
 
     pub(crate) fn find(&self, id: u32) -> Option<&C> {
@@ -106,6 +133,9 @@ impl<C, L> Calls<C, L> {
         (self.open.drain().map(|(_, call)| call), late.into_values())
     }
 }
+
+/// How many ids of ended calls are kept before they are looked for.
+const SLACK: usize = 64;
 
 /// The requests that a server has taken on one connection.
 #[derive(Debug, Default)]
@@ -174,6 +204,25 @@ mod tests {
             assert_eq!(calls.handle_end(id), expected, "id {id}");
         }
         assert_eq!(calls.late_len(), 0);
+    }
+
+    #[test]
+    fn the_oldest_open_call_is_found_and_ended_ones_are_forgotten() {
+        let mut calls: Calls<u32, ()> = Calls::new(8);
+        assert_eq!(calls.oldest(), None);
+        calls.open(1, 1);
+        for id in (3..100_000).step_by(2) {
+            calls.open(id, id);
+            assert_eq!(calls.oldest(), Some(&1));
+            calls.close(id);
+            assert!(calls.order.len() <= 2 * calls.len() + SLACK + 1);
+        }
+        calls.open(100_001, 100_001);
+        calls.close(1);
+        assert_eq!(calls.oldest(), Some(&100_001));
+        calls.close(100_001);
+        assert_eq!(calls.oldest(), None);
+        assert!(calls.order.is_empty());
     }
 
     #[test]

@@ -17,6 +17,7 @@ const STOREYS: &[&str] = &[
     "streams",
     "clock",
     "seed",
+    "backoff",
     "error",
     "liveness",
     "config",
@@ -29,7 +30,7 @@ const STOREYS: &[&str] = &[
 ];
 
 /// Rooms without I/O, without a runtime and without a clock.
-const RULES: &[&str] = &["status", "wire", "keepalive", "streams"];
+const RULES: &[&str] = &["status", "wire", "keepalive", "streams", "backoff"];
 
 /// What reads a clock or waits for one.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime", ".elapsed()"];

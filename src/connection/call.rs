@@ -51,6 +51,16 @@ impl Call {
     }
 }
 
+impl Command {
+    /// When the call began that this opens.
+    pub(super) fn opened(&self) -> Option<Duration> {
+        match self {
+            Self::Open { call, .. } => Some(call.started),
+            _ => None,
+        }
+    }
+}
+
 /// A wait for a PONG: a call without frames.
 #[derive(Debug)]
 pub(crate) struct Probe {

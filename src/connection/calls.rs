@@ -15,9 +15,9 @@ use super::inbox::Overflow;
 use super::side::{Side, Turn};
 use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
 use crate::keepalive::{CallDeadline, Role, Unknown, Verdict, WriteFacts};
-use crate::liveness::Counters;
+use crate::liveness::{Counters, Pending};
 use crate::streams::{Calls, Data, Ended, PeerHalf};
-use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized};
+use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Response};
 
 /// How far a request has come by its deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,9 @@ impl ClientSide {
         turn: &mut Turn<'_, Command>,
     ) {
         let now = turn.now;
+        if result.as_ref().is_ok_and(announces_shutdown) {
+            turn.shared.expect_close();
+        }
         match self.calls.handle_end(id) {
             Ended::Call(call) => {
                 turn.machine.handle_response(now);
@@ -256,6 +259,22 @@ impl ClientSide {
     }
 }
 
+/// Whether a response says that the peer is about to close the connection. Asked here and not by
+/// who waits for the response: the end may have been read together with it.
+fn announces_shutdown(envelope: &Bytes) -> bool {
+    // A success does not begin with a status, so it costs one comparison.
+    envelope.first() == Some(&STATUS)
+        && envelope.len() <= SHORT
+        && Response::decode(envelope)
+            .is_ok_and(|response| response.status.is_some_and(|it| it.announces_shutdown()))
+}
+
+/// The tag of the field `status` in a Response.
+const STATUS: u8 = 0x0a;
+
+/// Bytes of a refusal at most. Longer statuses are not taken apart twice.
+const SHORT: usize = 1024;
+
 /// What is known about the peer, as the error of a call that has run out of time.
 fn late<C>(verdict: Verdict, timeout: Option<Duration>, turn: &Turn<'_, C>) -> DeadlineError {
     DeadlineError {
@@ -419,6 +438,13 @@ impl Side for ClientSide {
 
     fn is_idle(&self) -> bool {
         self.calls.is_empty() && self.waiting.is_empty() && self.probes.is_empty()
+    }
+
+    fn pending(&mut self) -> Pending {
+        Pending {
+            calls: self.calls.len() + self.waiting.len(),
+            oldest: self.calls.oldest().map(|call| call.started),
+        }
     }
 
     fn late_unanswered(&self) -> usize {

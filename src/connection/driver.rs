@@ -458,6 +458,8 @@ impl<S: Side> Future for Driver<S> {
                 Poll::Pending
             }
             Err(end) => {
+                let announced = this.shared.desk().announced;
+                let end = if announced { end.announced() } else { end };
                 this.end(&end);
                 Poll::Ready(end)
             }

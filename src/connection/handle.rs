@@ -14,9 +14,10 @@ use super::call::{Call, Command, Key, Probe, ServerHalf, StreamEnd};
 use super::inbox::{Inbox, Messages};
 use super::sending::Outlet;
 use super::{Desk, Shared, notify};
-use crate::config::ClientLimits;
+use crate::config::{ClientLimits, ClientSettings};
 use crate::error::{ConnectionError, Error};
-use crate::keepalive::{CallDeadline, Keepalive};
+use crate::keepalive::CallDeadline;
+use crate::liveness::Snapshot;
 use crate::streams::PeerHalf;
 use crate::wire::{Encode, Flags, PING_STREAM_ID, Raw, RequestHead, encode_request, set_stream_id};
 
@@ -29,8 +30,7 @@ pub(crate) struct Handle {
 #[derive(Debug)]
 struct LastHandle {
     shared: Arc<Shared<Command>>,
-    limits: ClientLimits,
-    keepalive: Keepalive,
+    settings: ClientSettings,
 }
 
 impl Drop for LastHandle {
@@ -58,22 +58,27 @@ pub(crate) enum Payload<'a> {
 }
 
 impl Handle {
-    pub(crate) fn new(
-        shared: Arc<Shared<Command>>,
-        limits: ClientLimits,
-        keepalive: Keepalive,
-    ) -> Self {
+    pub(crate) fn new(shared: Arc<Shared<Command>>, settings: ClientSettings) -> Self {
         Self {
-            last: Arc::new(LastHandle {
-                shared,
-                limits,
-                keepalive,
-            }),
+            last: Arc::new(LastHandle { shared, settings }),
         }
+    }
+
+    pub(crate) fn settings(&self) -> &ClientSettings {
+        &self.last.settings
     }
 
     pub(crate) fn shared(&self) -> &Shared<Command> {
         &self.last.shared
+    }
+
+    /// What is known now. A call that its caller wrote at once may be on the desk only: the driver
+    /// hears of it when it next runs, which may be never if the peer is frozen.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let shared = self.shared();
+        let desk = shared.desk();
+        let on_desk = desk.commands.iter().filter_map(Command::opened);
+        shared.snapshot().with_calls(on_desk)
     }
 
     /// Nothing happens before the future is polled.
@@ -108,7 +113,7 @@ impl Handle {
             desk.commands.push(Command::Probe {
                 ticket,
                 probe: Probe {
-                    deadline: CallDeadline::new(now, budget, &self.last.keepalive),
+                    deadline: CallDeadline::new(now, budget, &self.settings().keepalive),
                     started: now,
                     budget,
                     reply,
@@ -213,7 +218,7 @@ impl<W: Wait> Future for Opening<'_, W> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         ready!(self.poll_sent(cx))?;
-        let LastHandle { shared, limits, .. } = &*self.handle.last;
+        let LastHandle { shared, settings } = &*self.handle.last;
         match mem::replace(&mut self.state, State::Done) {
             State::Sent(open, waited_on) => {
                 let Key::Stream(id) = open.key else {
@@ -224,7 +229,7 @@ impl<W: Wait> Future for Opening<'_, W> {
                     shared: Arc::clone(shared),
                     id,
                 };
-                let outlet = Outlet::new(Arc::clone(shared), id, limits.outbox_bytes);
+                let outlet = Outlet::new(Arc::clone(shared), id, settings.limits.outbox_bytes);
                 Poll::Ready(Ok((guard, outlet, waited_on)))
             }
             _ => Poll::Pending,
@@ -261,11 +266,12 @@ impl<'a, W: Wait> Opening<'a, W> {
     fn begin(&mut self, cx: &Context<'_>) -> Result<State<'a, W>, Error> {
         let shared = self.handle.shared();
         self.started = shared.clock.now();
+        let settings = self.handle.settings();
         let deadline = self
             .outgoing
             .timeout
-            .map(|timeout| CallDeadline::new(self.started, timeout, &self.handle.last.keepalive));
-        let (peer, waited_on) = W::new(&self.handle.last.limits);
+            .map(|timeout| CallDeadline::new(self.started, timeout, &settings.keepalive));
+        let (peer, waited_on) = W::new(&settings.limits);
         let call = Call {
             started: self.started,
             timeout: self.outgoing.timeout,
@@ -331,7 +337,7 @@ impl<'a, W: Wait> Opening<'a, W> {
     }
 
     fn has_room<C>(&self, desk: &Desk<C>) -> bool {
-        let limits = &self.handle.last.limits;
+        let limits = &self.handle.settings().limits;
         desk.outbox.bytes() < limits.outbox_bytes && self.handle.shared().open() < limits.calls
     }
 

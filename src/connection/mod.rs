@@ -76,6 +76,8 @@ struct Desk<C> {
     senders: Room,
     next_id: Option<u32>,
     closing: Closing,
+    /// Whether the peer has said, by whatever way, that it is about to close the connection.
+    announced: bool,
     end: Option<ConnectionError>,
 }
 
@@ -108,6 +110,7 @@ impl<C> Shared<C> {
                 senders: Room::default(),
                 next_id: Some(1),
                 closing: Closing::No,
+                announced: false,
                 end: None,
             }),
             open: AtomicUsize::new(0),
@@ -143,6 +146,11 @@ impl<C> Shared<C> {
         notify(desk);
     }
 
+    /// The peer is about to close the connection.
+    pub(crate) fn expect_close(&self) {
+        self.desk().announced = true;
+    }
+
     /// Whether the connection has ended, so that nothing which is queued goes out any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.desk().end.is_some()
@@ -151,7 +159,7 @@ impl<C> Shared<C> {
     /// Waits for the end of the connection.
     pub(crate) async fn closed(&self) -> ConnectionError {
         let mut known = self.known.subscribe();
-        match known.wait_for(|known| known.end.is_some()).await.as_deref() {
+        match known.wait_for(Known::is_end_told).await.as_deref() {
             Ok(Known { end: Some(end), .. }) => end.clone(),
             // The sender lives as long as `self`, so there always is an end.
             _ => ConnectionError::Abandoned,

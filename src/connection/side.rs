@@ -9,7 +9,7 @@ use super::outbox::Outbox;
 use super::{Shared, notify};
 use crate::error::ConnectionError;
 use crate::keepalive::{Machine, Role};
-use crate::liveness::Counters;
+use crate::liveness::{Counters, Pending};
 use crate::wire::{Flags, Frame, Header};
 
 /// One end of a connection: what it does with frames, commands and deadlines.
@@ -75,6 +75,9 @@ pub(crate) trait Side: Send + 'static {
     fn late_unanswered(&self) -> usize {
         0
     }
+
+    /// What is in progress.
+    fn pending(&mut self) -> Pending;
 
     fn count(&self, _counters: &mut Counters) {}
 

@@ -8,19 +8,36 @@ use crate::keepalive::{self, DeadReason, Evidence};
 use crate::wire::ProtocolError;
 
 /// Why a connection is over. Every call on it, open or later, fails with this one reason.
+///
+/// What the byte stream says of a peer that went away is little: a process that is killed has its
+/// sockets closed like one that ends well, and one that ends well while bytes of ours are unread
+/// looks like a reset. Only [`Announced`](Self::Announced) says that it went on purpose.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// This side closed it: the last handle was dropped, or a shutdown was asked for.
     #[error("closed on this side")]
     LocalClose,
-    /// The peer closed it between two frames.
+    /// The peer closed it between two frames, without a word before.
     #[error("closed by the peer")]
     PeerClosed,
+    /// The peer closed it, and had said so before: it refused a call because it
+    /// [shuts down](crate::Status::shutting_down), or the application said that it
+    /// [expects the end](crate::Client::expect_close). With what the operating system reported, if
+    /// it was not a plain end.
+    #[error("closed by the peer, as announced")]
+    Announced(#[source] Option<Arc<io::Error>>),
     /// The peer closed it in the middle of a frame: it crashed, or the stream was cut.
     #[error("closed by the peer in the middle of a frame")]
     Torn,
-    /// The operating system reported an error on the byte stream, a reset for example.
+    /// The peer's end was closed while bytes of ours were unread there, or the peer's system does
+    /// not know the connection any more (ECONNRESET, ECONNABORTED).
+    #[error("reset by the peer")]
+    Reset(#[source] Arc<io::Error>),
+    /// The peer's end takes no bytes any more (EPIPE), and has not closed the other direction.
+    #[error("the peer receives nothing any more")]
+    BrokenPipe(#[source] Arc<io::Error>),
+    /// The operating system, or the byte stream itself, reported another error.
     #[error("the byte stream failed")]
     Io(#[source] Arc<io::Error>),
     /// The peer sent something that is not ttrpc.
@@ -53,11 +70,41 @@ impl ConnectionError {
     pub fn is_local_close(&self) -> bool {
         matches!(self, Self::LocalClose)
     }
+
+    /// Whether the peer had said that it would close.
+    pub fn is_announced(&self) -> bool {
+        matches!(self, Self::Announced(_))
+    }
+
+    /// What the operating system, or the byte stream, reported.
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match self {
+            Self::Reset(error) | Self::BrokenPipe(error) | Self::Io(error) => Some(error),
+            Self::Announced(error) => error.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The same end of a connection whose peer had announced to close it. One that came in the
+    /// middle of a frame, or before the peer closed anything, is not what was announced.
+    pub(crate) fn announced(self) -> Self {
+        match self {
+            Self::PeerClosed => Self::Announced(None),
+            // A peer that closes with a PING of ours unread looks like this.
+            Self::Reset(error) | Self::BrokenPipe(error) => Self::Announced(Some(error)),
+            other => other,
+        }
+    }
 }
 
 impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
-        Self::Io(Arc::new(error))
+        let error = Arc::new(error);
+        match error.kind() {
+            io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::Reset(error),
+            io::ErrorKind::BrokenPipe => Self::BrokenPipe(error),
+            _ => Self::Io(error),
+        }
     }
 }
 
@@ -71,6 +118,12 @@ pub enum ConfigError {
     /// A limit of nothing, with which no call could ever be made.
     #[error("`{setting}` is 0, allowed is 1 or more")]
     ZeroLimit {
+        /// The setter that was given the value.
+        setting: &'static str,
+    },
+    /// A timeout in which no call could ever be answered.
+    #[error("`{setting}` is 0, allowed is any longer time")]
+    ZeroTimeout {
         /// The setter that was given the value.
         setting: &'static str,
     },

@@ -84,6 +84,13 @@ impl Context {
         self.shared.snapshot()
     }
 
+    /// Says that the client is about to close the connection, which then ends with
+    /// [`ConnectionError::Announced`]. For the handler of a method by which clients say so, since
+    /// ttrpc itself has no frame for it.
+    pub fn expect_close(&self) {
+        self.shared.expect_close();
+    }
+
     /// Waits until nobody can receive the answer any more: the connection is lost, the caller
     /// convicted, or the server stopped. Yields why.
     ///

@@ -17,6 +17,7 @@ use crate::config::ServerLimits;
 use crate::connection::{Inbox, Messages, Overflow, Side, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
+use crate::liveness::Pending;
 use crate::status::{Code, Status};
 use crate::streams::{Requests, Upload, Uploads};
 use crate::wire::{
@@ -85,10 +86,7 @@ impl ServerSide {
         let mut request =
             Request::decode(&frame.payload).map_err(|error| invalid(error.to_string()))?;
         if turn.closing {
-            return Err(Status::new(
-                Code::UNAVAILABLE,
-                "the server is shutting down",
-            ));
+            return Err(Status::shutting_down());
         }
         let served = Arc::clone(self.methods.find(&request.service, &request.method)?);
         let flags = frame.header.flags;
@@ -359,6 +357,13 @@ impl Side for ServerSide {
 
     fn owed_limit(&self) -> usize {
         self.limits.owed_bytes
+    }
+
+    fn pending(&mut self) -> Pending {
+        Pending {
+            calls: self.running + self.waiting.len(),
+            oldest: None,
+        }
     }
 
     fn is_idle(&self) -> bool {

@@ -15,6 +15,7 @@
 mod bare;
 mod freezer;
 mod hooked;
+mod log;
 mod peer;
 mod streams;
 
@@ -36,6 +37,7 @@ use ttrpc_keepalive::{
 pub(crate) use bare::BarePeer;
 pub(crate) use freezer::{Freezable, Freezer};
 pub(crate) use hooked::Hooked;
+pub(crate) use log::Log;
 pub(crate) use peer::{Peer, junk};
 pub(crate) use streams::{SERVICE, client_of, count, echoed, join, streams};
 

@@ -9,7 +9,7 @@ use super::Driver;
 use crate::connection::side::Side;
 use crate::error::ConnectionError;
 use crate::keepalive::{Event, OnSilence};
-use crate::liveness::Counters;
+use crate::liveness::{Counters, Known};
 
 impl<S: Side> Driver<S> {
     /// Publishes what the rules know. A conviction is the end of the connection: it is published
@@ -32,7 +32,7 @@ impl<S: Side> Driver<S> {
         dead.map_or(Ok(()), Err)
     }
 
-    fn tell(&self, now: Duration, end: Option<&ConnectionError>) {
+    fn tell(&mut self, now: Duration, end: Option<&ConnectionError>) {
         let mut counters = Counters {
             keepalive: self.machine.counters(),
             pongs_coalesced: self.pongs_coalesced,
@@ -40,7 +40,9 @@ impl<S: Side> Driver<S> {
         };
         self.side.count(&mut counters);
         let late = self.side.late_unanswered();
+        let pending = self.side.pending();
         self.shared.known.send_if_modified(|known| {
+            known.pending = pending;
             let changed = known.update(now, &self.machine, counters, late);
             known.end_at(now, end) || changed
         });
@@ -78,6 +80,8 @@ impl<S: Side> Driver<S> {
         if let ConnectionError::Dead { .. } | ConnectionError::Abandoned = end {
             self.transport.abort();
         }
+        // Who waits for the end finds nothing half ended.
+        self.shared.known.send_modify(Known::end_told);
     }
 }
 

@@ -130,6 +130,33 @@
 //! }
 //! ```
 //!
+//! # Timeouts
+//!
+//! A call waits as long as it is allowed to: by its own [`timeout`](Call::timeout), else by what the
+//! builder says for its [method](ClientBuilder::method_timeout), else for
+//! [all unary calls](ClientBuilder::call_timeout). It is counted on this side, whatever the peer
+//! makes of it, and covers waiting for room and writing too.
+//!
+//! **Without any of them, and without [`Keepalive::every`], a call to a frozen peer never returns.**
+//! A timeout is no good detector of dead peers, though: it must be longer than the longest work, and
+//! it breaks calls that are only long. Watch the connection for that, and use timeouts for what the
+//! caller cannot wait for. A call that is answered when something happens takes
+//! [none](Call::no_timeout), and relies on the watch.
+//!
+//! ```
+//! # use std::time::Duration;
+//! # use ttrpc_keepalive::{Client, Keepalive};
+//! let builder = Client::builder()
+//!     .keepalive(Keepalive::every(Duration::from_secs(10)))
+//!     .call_timeout(Duration::from_secs(2))
+//!     .method_timeout("demo.Plugin", "Synchronize", Some(Duration::from_secs(60)))
+//!     .method_timeout("demo.Plugin", "NextEvent", None); // answered when there is one
+//! # let _ = builder;
+//! ```
+//!
+//! What is in use can be read at any time from [`Client::settings`], and is logged once at debug
+//! level.
+//!
 //! # Streams
 //!
 //! A method may take many requests, give many responses, or both. Awaiting such a call opens the
@@ -203,6 +230,33 @@
 //! # Ok(()) }
 //! ```
 //!
+//! *Alive* is said of the connection: somebody reads it and answers PINGs. Whether the work behind
+//! it gets on is another question. [`Snapshot::oldest_call_for`], [`Snapshot::calls_in_flight`] and
+//! [`Snapshot::late_calls_unanswered`] tell of it to whoever asks, without making a call.
+//!
+//! # The end of a connection
+//!
+//! All that waits on a connection fails with the one reason for which it ended; [`Client::closed`],
+//! every [`Liveness`] and every later call tell the same.
+//!
+//! | [`ConnectionError`] | what happened |
+//! |---|---|
+//! | [`LocalClose`](ConnectionError::LocalClose) | the last handle and call are gone, or [`abort`](Client::abort), or a shutdown here |
+//! | [`PeerClosed`](ConnectionError::PeerClosed), [`Torn`](ConnectionError::Torn) | the peer closed it, between two frames or within one |
+//! | [`Announced`](ConnectionError::Announced) | the peer closed it, and had said so |
+//! | [`Reset`](ConnectionError::Reset), [`BrokenPipe`](ConnectionError::BrokenPipe), [`Io`](ConnectionError::Io) | the operating system's error, kept as the source |
+//! | [`Protocol`](ConnectionError::Protocol) | what came is not ttrpc |
+//! | [`Dead`](ConnectionError::Dead) | keepalive convicted the peer: silent, or not reading |
+//! | [`Abandoned`](ConnectionError::Abandoned) | the runtime that drove it is gone |
+//!
+//! ttrpc has no frame for *I am going*. A server of this crate that shuts down refuses new calls with
+//! [`Status::shutting_down`], and a client that sees it takes the end for announced. Where an
+//! application has a call for it, as NRI has `Shutdown`, it says so itself: [`Client::expect_close`],
+//! [`Context::expect_close`].
+//!
+//! A connection is never made anew behind the application's back, since only that knows what has to
+//! be registered again. It owns the loop, and [`Backoff`] says how long to wait in it.
+//!
 //! # Handlers that block
 //!
 //! A handler that keeps its thread, by a lock or a call that does not come back, keeps everything
@@ -260,7 +314,8 @@
 //! # How a peer is judged
 //!
 //! - **Evidence of life** is any byte received, and a write that moves again after having been
-//!   blocked. Not a frame: a large one may take its time.
+//!   blocked. Not a frame: a large one may take its time. Not what is sent: a write that the kernel
+//!   takes at once says nothing of the peer, so one who only sends is asked like one who is idle.
 //! - **A verdict** is found at the deadline of each late call. A quarter of a second before it the
 //!   peer is asked with a PING, and at the deadline the socket is looked at once more.
 //! - **A conviction** ends a connection that is watched ([`Keepalive::every`]): the peer left a

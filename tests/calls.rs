@@ -7,12 +7,14 @@
 
 mod support;
 
+use std::future::IntoFuture;
 use std::sync::Mutex;
 
 use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Instant, sleep};
+use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Server, Status};
 
@@ -214,6 +216,14 @@ async fn settings_out_of_range_are_refused_with_their_name_and_value() {
             ["`call_limit`", "0"],
         ),
         (
+            refused(Client::builder().call_timeout(secs(0))),
+            ["`call_timeout`", "0"],
+        ),
+        (
+            refused(Client::builder().method_timeout("a", "B", Some(secs(0)))),
+            ["`method_timeout`", "0"],
+        ),
+        (
             refused(Client::builder().late_limit(0)),
             ["`late_limit`", "0"],
         ),
@@ -239,6 +249,89 @@ async fn settings_out_of_range_are_refused_with_their_name_and_value() {
         matches!(connected, Err(ConnectError::Config(_))),
         "nothing was tried"
     );
+}
+
+// A19: what a call may take is said by itself, else for its method, else for all unary calls.
+#[tokio::test(start_paused = true)]
+async fn a_default_timeout_is_for_unary_calls_and_what_is_said_closer_counts() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let client = Client::builder()
+        .keepalive(Keepalive::off())
+        .call_timeout(secs(2))
+        .method_timeout("demo.Echo", "Slow", Some(secs(30)))
+        .method_timeout("demo.Echo", "Wait", None)
+        .attach(here)
+        .unwrap();
+    let mut peer = Peer::new(there);
+    let request = text("hello");
+    let call = |service, method| client.call::<_, StringValue>(service, method, &request);
+    let stream = |method| client.server_stream::<_, StringValue>("demo.Echo", method, &request);
+    for (call, expected) in [
+        (call("demo.Echo", "Say"), 2),
+        (call("demo.Echo", "Slow"), 30),
+        (call("demo.Other", "Slow"), 2),
+        (call("demo.Echo", "Wait"), 0),
+        (call("demo.Echo", "Say").timeout(secs(7)), 7),
+        (call("demo.Echo", "Wait").timeout(secs(7)), 7),
+        (call("demo.Echo", "Slow").no_timeout(), 0),
+    ] {
+        let name = format!("{call:?}");
+        let mut call = Box::pin(call.into_future());
+        poll_once(call.as_mut());
+        let (_, request) = peer.request().await;
+        assert_eq!(request.timeout_nano, expected * 1_000_000_000, "{name}");
+    }
+    for (call, expected) in [
+        (stream("Say"), 0),
+        (stream("Slow"), 30),
+        (stream("Wait"), 0),
+        (stream("Slow").timeout(secs(7)), 7),
+        (stream("Slow").no_timeout(), 0),
+    ] {
+        let name = format!("{call:?}");
+        let _receiver = call.await.unwrap();
+        let (_, request) = peer.request().await;
+        assert_eq!(request.timeout_nano, expected * 1_000_000_000, "{name}");
+    }
+    // B16: it is this side that keeps it.
+    let start = Instant::now();
+    let late = call("demo.Echo", "Say").await.unwrap_err();
+    assert!(late.is_deadline());
+    assert_passed(start, secs(2));
+}
+
+// G9
+#[tokio::test(start_paused = true)]
+async fn settings_in_use_can_be_read_and_are_logged_once() {
+    let (log, _guard) = Log::begin();
+    let builder = Client::builder()
+        .keepalive(Keepalive::every(secs(7)).timeout(secs(8)).jitter(9))
+        .call_timeout(secs(3))
+        .method_timeout("demo.Echo", "Wait", None)
+        .call_limit(5);
+    let (client, _) = pair(echo().build().unwrap(), builder, 64 << 10);
+    for _ in 0..10 {
+        say(&client).await.unwrap();
+    }
+    let settings = client.settings();
+    let keepalive = &settings.keepalive;
+    assert_eq!(keepalive.period(), Some(secs(7)));
+    let timeouts = (keepalive.timeout_in_use(), keepalive.write_stall_in_use());
+    assert_eq!(timeouts, (secs(8), secs(8)));
+    assert_eq!(keepalive.jitter_in_use(), 9);
+    assert_eq!(
+        (settings.call_timeout, settings.limits.calls),
+        (Some(secs(3)), 5)
+    );
+    assert_eq!(settings.timeout_of("demo.Echo", "Say"), Some(secs(3)));
+    assert_eq!(settings.timeout_of("demo.Echo", "Wait"), None);
+
+    assert_eq!(log.count("Every(7s)"), 1);
+    let line = log.at_least(Level::DEBUG);
+    let line = line.iter().find(|line| line.contains("Every(7s)")).unwrap();
+    for part in ["8s", "call_timeout: Some(3s)", "Wait", "calls: 5"] {
+        assert!(line.contains(part), "{part} is missing in {line}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

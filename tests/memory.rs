@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, ping};
-use ttrpc_keepalive::{Client, State};
+use ttrpc_keepalive::{Client, Listener, State};
 
 async fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
@@ -92,6 +92,57 @@ async fn dropped_and_late_calls_leave_nothing_behind() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+// B7: neither a call that waits nor a watch keeps a connection that nobody holds.
+#[tokio::test]
+async fn clients_that_are_dropped_give_their_descriptors_back() {
+    let _turn = turn().await;
+    let address = format!("unix://@ttrpc-keepalive-dropped-{}", std::process::id());
+    let listener = Listener::bind(&address).await.unwrap();
+    let server = echo().build().unwrap();
+    tokio::spawn(async move { server.serve(listener).await });
+    let tasks = || {
+        let metrics = tokio::runtime::Handle::current().metrics();
+        metrics.num_alive_tasks()
+    };
+    let (before, alive) = (descriptors(), tasks());
+    for round in 0..10 {
+        let mut kept = Vec::new();
+        for number in 0..100 {
+            let keepalive = match number % 3 {
+                0 => Keepalive::off(),
+                1 => Keepalive::every(ms(20)).timeout(secs(60)),
+                _ => Keepalive::on_demand(),
+            };
+            let client = Client::builder().keepalive(keepalive);
+            let client = client.connect(&address).await.unwrap();
+            if number % 2 == 0 {
+                let mut call = Box::pin(sleep_within(&client, secs(600), secs(900)));
+                poll_once(call.as_mut());
+            }
+            kept.push(client);
+        }
+        assert!(descriptors() >= before + 100, "they are open in between");
+        sleep(ms(30)).await;
+        drop(kept);
+        let start = std::time::Instant::now();
+        // A server's side ends with it, and its handlers that sleep do not keep it open.
+        while descriptors() > before {
+            assert!(
+                start.elapsed() < secs(20),
+                "round {round}: {}",
+                descriptors()
+            );
+            sleep(ms(5)).await;
+        }
+    }
+    // Handlers that sleep are the only tasks left.
+    assert!(tasks() <= alive + 500, "{} and {alive}", tasks());
 }
 
 // T44: the peer never reads while it floods, so each PONG but the first finds the socket full.

@@ -18,7 +18,7 @@ use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::MessageType;
-use ttrpc_keepalive::{Client, DeadReason, Listener, State, Verdict};
+use ttrpc_keepalive::{Client, ConnectionError, DeadReason, Listener, State, Verdict};
 
 const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
 const ADDRESS: &str = "TTRPC_KEEPALIVE_TEST_ADDRESS";
@@ -345,4 +345,50 @@ async fn a_stopped_process_is_unresponsive_at_a_calls_deadline() {
         .await
         .unwrap();
     say(&client).await.unwrap();
+}
+
+// A7, A14, A15, A22: nobody calls, and the end is known all the same, to all who hold the client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_is_killed_is_noticed_without_a_call_and_told_once_to_each() {
+    for idle in [true, false] {
+        let address = format!("unix://@{}", address(&format!("killed-{idle}")));
+        let server = Process::start("child_server", &address);
+        let client = Client::builder().keepalive(Keepalive::every(secs(5)).timeout(secs(5)));
+        let client = client.connect(&address).await.unwrap();
+        say(&client).await.unwrap();
+        let holders: Vec<_> = (0..10)
+            .map(|_| {
+                let (client, mut liveness) = (client.clone(), client.liveness());
+                tokio::spawn(async move {
+                    let mut ends = 0;
+                    while let Some(seen) = liveness.next().await {
+                        ends += u32::from(seen.state().is_final());
+                    }
+                    (client.closed().await, ends)
+                })
+            })
+            .collect();
+        let call = (!idle).then(|| {
+            let client = client.clone();
+            tokio::spawn(async move { sleep_within(&client, secs(600), secs(900)).await })
+        });
+        sleep(ms(50)).await;
+        let start = Instant::now();
+        server.signal("-KILL");
+        for holder in holders {
+            let (end, ends) = timeout(secs(20), holder).await.unwrap().unwrap();
+            assert!(
+                matches!(end, ConnectionError::PeerClosed | ConnectionError::Reset(_)),
+                "{end:?}"
+            );
+            assert_eq!(ends, 1);
+        }
+        assert!(start.elapsed() < secs(4), "{:?}", start.elapsed());
+        if let Some(call) = call {
+            let error = timeout(secs(20), call).await.unwrap().unwrap().unwrap_err();
+            assert!(error.is_connection(), "{error:?}");
+        }
+        let last = client.snapshot();
+        assert!(last.end().is_some() && last.silent_for() >= ms(1));
+    }
 }

@@ -16,6 +16,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
@@ -383,6 +384,40 @@ async fn the_peer_is_told_what_is_left_of_the_time() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
+}
+
+// B1, B2: a frame that has begun is finished, whatever became of its call.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_expires_while_it_is_written_leaves_whole_frames() {
+    let (here, there) = tokio::io::duplex(4096);
+    let client = Client::builder().keepalive(Keepalive::off());
+    let client = client.attach(here).unwrap();
+    let large = text(&"x".repeat(1 << 20));
+    let start = Instant::now();
+    let call = client.call::<_, StringValue>("demo.Echo", "Say", &large);
+    let late = call.timeout(secs(1)).await.unwrap_err();
+    assert!(late.is_deadline());
+    assert_passed(start, secs(1));
+    // One behind it is never sent, although it would have been written at once.
+    assert!(
+        say_within(&client, ms(500))
+            .await
+            .unwrap_err()
+            .is_deadline()
+    );
+    assert_eq!(client.snapshot().late_calls_unanswered(), 1);
+
+    let mut peer = Peer::new(there);
+    let last = {
+        let client = client.clone();
+        tokio::spawn(async move { say(&client).await })
+    };
+    let (id, request) = peer.request().await;
+    assert_eq!((id, request.payload.len() > 1 << 20), (1, true));
+    let (id, _) = peer.request().await;
+    assert_eq!(id, 5);
+    peer.respond(id).await;
+    last.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

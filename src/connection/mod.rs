@@ -288,3 +288,49 @@ fn notify<C>(mut desk: MutexGuard<'_, Desk<C>>) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::config::{ClientSettings, DriverThread};
+    use crate::error::Error;
+    use crate::keepalive::{Keepalive, Peer};
+    use crate::wire::{Flags, PING_STREAM_ID, Raw, encode_response};
+
+    // Ids are never used again: a late answer to an old call would be taken for that of a new one.
+    #[tokio::test]
+    async fn a_connection_that_has_used_its_last_id_says_so_and_goes_on_with_its_calls() {
+        let (here, mut there) = tokio::io::duplex(4096);
+        let (side, thread) = (ClientSide::new(8), DriverThread::Shared);
+        let connection = Connection::new(here, side, &Keepalive::off(), thread);
+        let handle = Handle::new(connection.shared().clone(), ClientSettings::default());
+        handle.shared().desk().next_id = Some(PING_STREAM_ID - 2);
+        connection.spawn();
+        let outgoing = || Outgoing {
+            service: "demo.Echo",
+            method: "Say",
+            flags: Flags::NONE,
+            metadata: Vec::new(),
+            payload: Payload::Bytes(&[]),
+            timeout: None,
+        };
+        let mut last = pin!(handle.exchange(outgoing()));
+        let polled = last.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending());
+
+        for _ in 0..2 {
+            let error = handle.exchange(outgoing()).await.unwrap_err();
+            assert!(matches!(error, Error::IdsExhausted), "{error:?}");
+            assert_eq!(error.peer(), Peer::Gone, "connect anew");
+        }
+        let answer = encode_response(PING_STREAM_ID - 2, &Raw(b"")).unwrap();
+        there.write_all(&answer).await.unwrap();
+        assert!(last.await.is_ok());
+    }
+}

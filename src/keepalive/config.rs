@@ -216,27 +216,39 @@ impl Keepalive {
         self.lead.max(LEAD_FLOOR).min(call_timeout / 4)
     }
 
-    pub(super) fn timeout_in_use(&self) -> Duration {
+    /// The [`timeout`](Self::timeout), raised to its floor.
+    #[must_use]
+    pub fn timeout_in_use(&self) -> Duration {
         self.timeout.max(TIMEOUT_FLOOR)
     }
 
-    pub(super) fn write_stall_in_use(&self) -> Duration {
+    /// The [`write_stall`](Self::write_stall) or what stands for it, raised to its floor.
+    #[must_use]
+    pub fn write_stall_in_use(&self) -> Duration {
         self.write_stall.unwrap_or(self.timeout).max(TIMEOUT_FLOOR)
     }
 
-    pub(super) fn jitter_in_use(&self) -> u8 {
+    /// The [`jitter`](Self::jitter), at most 10 percent.
+    #[must_use]
+    pub fn jitter_in_use(&self) -> u8 {
         self.jitter.min(JITTER_CEILING)
     }
 
-    pub(super) const fn watches_while_idle(&self) -> bool {
+    /// What was set by [`while_idle`](Self::while_idle).
+    #[must_use]
+    pub const fn watches_while_idle(&self) -> bool {
         self.while_idle
     }
 
-    pub(super) const fn reports_silence(&self) -> OnSilence {
+    /// What was set by [`on_silence`](Self::on_silence).
+    #[must_use]
+    pub const fn on_silence_in_use(&self) -> OnSilence {
         self.on_silence
     }
 
-    pub(super) const fn assumes_support(&self) -> bool {
+    /// Whether [`peer_support`](Self::peer_support) is taken as known.
+    #[must_use]
+    pub const fn assumes_support(&self) -> bool {
         matches!(self.peer_support, PeerSupport::Assume)
     }
 }

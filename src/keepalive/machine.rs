@@ -159,7 +159,7 @@ impl Machine {
                 timeout: keepalive.timeout_in_use(),
                 write_stall: keepalive.write_stall_in_use(),
                 while_idle: keepalive.watches_while_idle(),
-                on_silence: keepalive.reports_silence(),
+                on_silence: keepalive.on_silence_in_use(),
                 off: keepalive.is_off(),
             },
             now: Duration::ZERO,

@@ -5,6 +5,8 @@
 //! once it crashes, once it stays away for a while. The publisher registers with each of them, and
 //! sends an event again until it was taken. Exits with 1 if one is missing.
 
+#![allow(clippy::print_stdout, reason = "an example shows what happens")]
+
 use std::convert::Infallible;
 use std::error::Error;
 use std::sync::{Arc, Mutex};

@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::{Flags, MessageType, ping};
-use ttrpc_keepalive::{Client, ConnectionError, State, Verdict};
+use ttrpc_keepalive::{Client, State, Verdict};
 
 /// A thread that writes `frames` again and again until the socket closes or it has done so
 /// `times`, and never reads. Yields how often it did.

@@ -105,7 +105,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! What a runtime with several plugins makes of it, as a loop:
+//! What a runtime with several plugins makes of it, as a loop. An event costs each of them its own
+//! time only, the error names the cause, and whether a late plugin is called again on the same
+//! connection, set aside, or [closed](Client::abort) is a decision of its own:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -153,6 +155,10 @@
 //!     .method_timeout("demo.Plugin", "NextEvent", None); // answered when there is one
 //! # let _ = builder;
 //! ```
+//!
+//! The peer is told what is left when the request is written, and its handler sees it
+//! ([`Context::remaining`]). Hand that on to what the handler calls in turn: a limit inside that is
+//! longer than the one outside is work for nobody.
 //!
 //! What is in use can be read at any time from [`Client::settings`], and is logged once at debug
 //! level.
@@ -255,7 +261,9 @@
 //! [`Context::expect_close`].
 //!
 //! A connection is never made anew behind the application's back, since only that knows what has to
-//! be registered again. It owns the loop, and [`Backoff`] says how long to wait in it.
+//! be registered again. It owns the loop, and [`Backoff`] says how long to wait in it. Nor does this
+//! crate ever end the process: one that would rather exit than go on alone waits for
+//! [`Client::closed`] and does so itself.
 //!
 //! # Handlers that block
 //!

@@ -158,7 +158,9 @@ async fn calls_to_a_wedged_server_leave_little_and_their_age_tells() {
             calls.spawn(async move { say_within(&client, secs(1)).await });
         }
         sleep(ms(500)).await;
-        assert_eq!(client.snapshot().calls_in_flight(), 1001);
+        let seen = client.snapshot();
+        assert_eq!(seen.calls_in_flight(), 1001);
+        assert!(seen.oldest_call_for().unwrap() >= start.elapsed() - ms(1));
         for result in calls.join_all().await {
             assert!(result.unwrap_err().is_deadline());
         }

@@ -1,22 +1,35 @@
 //! What is logged, for tests that hold it.
 
+use std::cell::RefCell;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps all events: their level, and their message and fields as text.
+thread_local! {
+    /// Where the events of this thread go.
+    static LOG: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
+
+/// Keeps all events of one thread: their level, and their message and fields as text.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<(Level, String)>>>);
 
+/// Until it is dropped events are kept.
+pub(crate) struct Logging;
+
 impl Log {
-    /// From now on, in this thread, until the guard is dropped.
-    pub(crate) fn begin() -> (Self, tracing::subscriber::DefaultGuard) {
+    /// Keeps the events of this thread from now on.
+    pub(crate) fn begin() -> (Self, Logging) {
+        // One for all threads and for good: what comes and goes with a test makes others that log
+        // at the same time forget for which events somebody asked.
+        static BEGUN: Once = Once::new();
+        BEGUN.call_once(|| tracing::subscriber::set_global_default(ByThread).unwrap());
         let log = Self::default();
-        let guard = tracing::subscriber::set_default(log.clone());
-        (log, guard)
+        LOG.set(Some(log.clone()));
+        (log, Logging)
     }
 
     /// The events of this level and of all that are more urgent.
@@ -36,7 +49,15 @@ impl Log {
     }
 }
 
-impl Subscriber for Log {
+impl Drop for Logging {
+    fn drop(&mut self) {
+        LOG.set(None);
+    }
+}
+
+struct ByThread;
+
+impl Subscriber for ByThread {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -50,10 +71,13 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        let level = *event.metadata().level();
-        self.0.lock().unwrap().push((level, text.0));
+        let log = LOG.with_borrow(Clone::clone);
+        if let Some(Log(events)) = log {
+            let mut text = Text(String::new());
+            event.record(&mut text);
+            let level = *event.metadata().level();
+            events.lock().unwrap().push((level, text.0));
+        }
     }
 
     fn enter(&self, _: &Id) {}

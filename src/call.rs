@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::buffers;
 use crate::connection::{Exchange, Handle, Outgoing, Payload};
 use crate::error::Error;
+use crate::hook::Outcome;
 use crate::wire::{Flags, Response};
 
 type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
@@ -107,6 +108,14 @@ impl<R> Future for CallFuture<'_, R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = ready!(self.poll_result(cx));
+        self.exchange.end(outcome(&result));
+        Poll::Ready(result)
+    }
+}
+
+impl<R> CallFuture<'_, R> {
+    fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
         let envelope = ready!(Pin::new(&mut self.exchange).poll(cx))?;
         // Here and not in the driver: decoding a large message must not hold up a PONG.
         let response = Response::decode(&envelope).map_err(Error::InvalidResponse)?;
@@ -123,6 +132,14 @@ impl<R> Future for CallFuture<'_, R> {
                 Err(Error::from_status(status, evidence, self.timeout))
             }
         })
+    }
+}
+
+/// A result as a hook sees it.
+pub(crate) fn outcome<R>(result: &Result<R, Error>) -> Outcome<'_> {
+    match result {
+        Ok(_) => Outcome::Answered,
+        Err(error) => Outcome::Failed(error),
     }
 }
 

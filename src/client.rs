@@ -12,8 +12,10 @@ use crate::call::Call;
 use crate::config::{ClientSettings, DriverThread, check_limits};
 use crate::connection::{ClientSide, Connection, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
+use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
+use crate::status::Status;
 use crate::streaming::{
     Receiver, Reply, Sender, StreamCall, decode_bytes, decode_message, encode_bytes, encode_message,
 };
@@ -317,6 +319,20 @@ impl ClientBuilder {
     /// into an empty queue. Each message counts as 64 bytes more than it has.
     pub fn stream_limit(mut self, bytes: usize) -> Self {
         self.settings.limits.stream_bytes = bytes;
+        self
+    }
+
+    /// Calls this function around every call, in the caller's task: when it is first polled, and
+    /// when it has its answer. See [`CallStart`]. It may add metadata, and refuse the call: that
+    /// then fails with [`Error::Refused`], and nothing is sent. None by default; the last one that
+    /// is set counts.
+    ///
+    /// A stream ends for it when its responses do, or both halves are dropped.
+    pub fn hook(
+        mut self,
+        hook: impl Fn(&mut CallStart<'_>) -> Result<AtEnd, Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.hook = Some(Hook::new(hook));
         self
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::error::ConfigError;
+use crate::hook::Hook;
 use crate::keepalive::Keepalive;
 
 /// Which thread drives a connection: reads it, writes it, and answers PINGs on it.
@@ -52,6 +53,7 @@ pub struct ClientSettings {
     pub limits: ClientLimits,
     /// By service, then by method: borrowed names find their entry without being copied.
     pub(crate) method_timeouts: HashMap<String, HashMap<String, Option<Duration>>>,
+    pub(crate) hook: Option<Hook>,
 }
 
 impl ClientSettings {
@@ -83,6 +85,7 @@ impl Default for ClientSettings {
             driver_thread: DriverThread::default(),
             limits: ClientLimits::default(),
             method_timeouts: HashMap::new(),
+            hook: None,
         }
     }
 }
@@ -116,12 +119,14 @@ impl Default for ClientLimits {
     }
 }
 
-/// The settings of a server, for each of its connections.
+/// The settings of a server; the limits are those of each connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerConfig {
     pub(crate) keepalive: Keepalive,
     pub(crate) driver_thread: DriverThread,
     pub(crate) limits: ServerLimits,
+    /// Handlers that run at one time on all connections. `None` for no limit but that of each.
+    pub(crate) total_handlers: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +136,9 @@ pub(crate) struct ServerLimits {
     /// Requests that wait for a handler to end. Beyond it a request is answered
     /// RESOURCE_EXHAUSTED at once: the reader never waits for handlers, or PINGs would.
     pub(crate) waiting: usize,
+    /// Bytes of these requests, and of the messages that have come for them: as many would be four
+    /// GiB if each were as large as a frame.
+    pub(crate) waiting_bytes: usize,
     /// Bytes of answers that wait to be written. Beyond it the server stops reading requests
     /// until the client has taken some: it alone does so, since two sides that both wait for the
     /// other to read would wait for ever.
@@ -148,6 +156,7 @@ impl Default for ServerLimits {
         Self {
             handlers: 1024,
             waiting: 1024,
+            waiting_bytes: 16 << 20,
             owed_bytes: 16 << 20,
             stream_bytes: STREAM_BYTES,
         }

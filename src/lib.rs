@@ -376,6 +376,7 @@ mod clock;
 mod config;
 mod connection;
 mod error;
+mod hook;
 pub mod keepalive;
 mod liveness;
 #[cfg(doc)]
@@ -396,6 +397,7 @@ pub use config::{ClientLimits, ClientSettings, DriverThread};
 pub use error::{
     ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
 };
+pub use hook::{AtEnd, CallEnd, CallStart, Outcome};
 pub use keepalive::{
     DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, Support, Unknown, Verdict,
 };

@@ -11,10 +11,12 @@ use bytes::Bytes;
 use futures_core::Stream;
 use protobuf::Message;
 
+use crate::call::outcome;
 use crate::connection::{
     self, Guard, Handle, Messages, NotSent, Outgoing, Outlet, Payload, StreamEnd,
 };
 use crate::error::{ConnectionError, Error};
+use crate::hook::Outcome;
 use crate::wire::{Flags, Oversized, Raw, Response, encode_data};
 
 pub(crate) type Encode<Q> = fn(u32, &Q) -> Result<Vec<u8>, Oversized>;
@@ -318,21 +320,27 @@ impl<R> Receiver<R> {
     }
 
     fn poll_message(&mut self, cx: &Context<'_>) -> Poll<Option<Result<R, Error>>> {
-        let payload = match ready!(self.messages.poll_next(cx)) {
-            None => return Poll::Ready(None),
-            Some(Ok(message)) => message,
-            Some(Err(StreamEnd::Failed(error))) => return Poll::Ready(Some(Err(error))),
+        let message = match ready!(self.messages.poll_next(cx)) {
+            None => Err(None),
+            Some(Ok(message)) => Ok(message),
+            Some(Err(StreamEnd::Failed(error))) => Err(Some(error)),
             Some(Err(StreamEnd::Response(envelope))) => {
                 match self.half.decode_response(&envelope) {
                     // A success that has no message is the plain end.
-                    Ok(payload) if payload.is_empty() => return Poll::Ready(None),
-                    Ok(payload) => payload,
-                    Err(error) => return Poll::Ready(Some(Err(error))),
+                    Ok(payload) if payload.is_empty() => Err(None),
+                    Ok(payload) => Ok(payload),
+                    Err(error) => Err(Some(error)),
                 }
             }
         };
-        let message = (self.decode)(&payload).map_err(Error::InvalidMessage);
-        Poll::Ready(Some(message))
+        Poll::Ready(match message {
+            Ok(payload) => Some((self.decode)(&payload).map_err(Error::InvalidMessage)),
+            Err(end) => {
+                let failed = end.as_ref().map(Outcome::Failed);
+                self.half.guard.end(failed.unwrap_or(Outcome::Answered));
+                end.map(Err)
+            }
+        })
     }
 }
 
@@ -378,9 +386,12 @@ impl<R> Future for Reply<R> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let result = ready!(Pin::new(&mut self.reply).poll(cx));
-        let envelope = result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()))?;
-        let payload = self.half.decode_response(&envelope)?;
-        Poll::Ready((self.decode)(&payload).map_err(Error::InvalidMessage))
+        let envelope = result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()));
+        let payload = envelope.and_then(|envelope| self.half.decode_response(&envelope));
+        let result =
+            payload.and_then(|payload| (self.decode)(&payload).map_err(Error::InvalidMessage));
+        self.half.guard.end(outcome(&result));
+        Poll::Ready(result)
     }
 }
 

@@ -19,6 +19,7 @@ const STOREYS: &[&str] = &[
     "seed",
     "backoff",
     "error",
+    "hook",
     "liveness",
     "config",
     "transport",

@@ -12,10 +12,12 @@ use tokio::sync::oneshot;
 
 use super::call::{Call, Command, Key, Probe, ServerHalf, StreamEnd};
 use super::inbox::{Inbox, Messages};
+use super::open::{Guard, Open};
 use super::sending::Outlet;
 use super::{Desk, Shared, notify};
 use crate::config::{ClientLimits, ClientSettings};
 use crate::error::{ConnectionError, Error};
+use crate::hook::{CallStart, Hooked, Outcome};
 use crate::keepalive::CallDeadline;
 use crate::liveness::Snapshot;
 use crate::streams::PeerHalf;
@@ -95,6 +97,7 @@ impl Handle {
             outgoing,
             started: Duration::ZERO,
             state: State::Begin,
+            hooked: None,
         }
     }
 
@@ -142,6 +145,8 @@ pub(crate) struct Opening<'a, W> {
     outgoing: Outgoing<'a>,
     started: Duration,
     state: State<'a, W>,
+    /// Behind the state in the order of drops: the call has ended when the hook is told.
+    hooked: Option<Box<Hooked>>,
 }
 
 pub(crate) type Reply = oneshot::Receiver<Result<Bytes, Error>>;
@@ -192,6 +197,15 @@ impl Wait for Messages<StreamEnd> {
     }
 }
 
+impl Exchange<'_> {
+    /// Tells the hook how the call has ended.
+    pub(crate) fn end(&mut self, outcome: Outcome<'_>) {
+        if let Some(hooked) = self.opening.hooked.take() {
+            hooked.end(outcome);
+        }
+    }
+}
+
 impl Future for Exchange<'_> {
     type Output = Result<Bytes, Error>;
 
@@ -217,7 +231,13 @@ impl<W: Wait> Future for Opening<'_, W> {
     type Output = Result<(Guard, Outlet<Command>, W), Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        ready!(self.poll_sent(cx))?;
+        if let Err(error) = ready!(self.poll_sent(cx)) {
+            if let Some(hooked) = self.hooked.take() {
+                hooked.end(Outcome::Failed(&error));
+            }
+            return Poll::Ready(Err(error));
+        }
+        let hooked = self.hooked.take();
         let LastHandle { shared, settings } = &*self.handle.last;
         match mem::replace(&mut self.state, State::Done) {
             State::Sent(open, waited_on) => {
@@ -225,10 +245,7 @@ impl<W: Wait> Future for Opening<'_, W> {
                     return Poll::Pending;
                 };
                 open.ended();
-                let guard = Guard {
-                    shared: Arc::clone(shared),
-                    id,
-                };
+                let guard = Guard::new(Arc::clone(shared), id, hooked);
                 let outlet = Outlet::new(Arc::clone(shared), id, settings.limits.outbox_bytes);
                 Poll::Ready(Ok((guard, outlet, waited_on)))
             }
@@ -267,6 +284,15 @@ impl<'a, W: Wait> Opening<'a, W> {
         let shared = self.handle.shared();
         self.started = shared.clock.now();
         let settings = self.handle.settings();
+        if let Some(hook) = &settings.hook {
+            let start = CallStart {
+                service: self.outgoing.service,
+                method: self.outgoing.method,
+                metadata: &mut self.outgoing.metadata,
+                remaining: self.outgoing.timeout,
+            };
+            self.hooked = hook.begin(start, shared.clock).map_err(Error::Refused)?;
+        }
         let deadline = self
             .outgoing
             .timeout
@@ -408,54 +434,7 @@ impl<'a, W: Wait> Opening<'a, W> {
     }
 }
 
-/// A stream that is open, held by its halves. Dropping the last of them ends the call.
-#[derive(Debug)]
-pub(crate) struct Guard {
-    shared: Arc<Shared<Command>>,
-    id: u32,
-}
-
-impl Guard {
-    pub(crate) fn shared(&self) -> &Shared<Command> {
-        &self.shared
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        let key = Key::Stream(self.id);
-        let shared = &*self.shared;
-        drop(Open { shared, key });
-    }
-}
-
 /// At least one nanosecond: 0 would mean that there is no limit (RFC KA-33).
 fn timeout_nano(left: Duration) -> i64 {
     i64::try_from(left.as_nanos()).unwrap_or(i64::MAX).max(1)
-}
-
-/// Tells the driver when the future of an open call is dropped, so that nothing is left behind.
-struct Open<'a> {
-    shared: &'a Shared<Command>,
-    key: Key,
-}
-
-impl Open<'_> {
-    /// The driver has ended it already.
-    fn ended(self) {
-        mem::forget(self);
-    }
-}
-
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        let mut desk = self.shared.desk();
-        if let Key::Ticket(ticket) = self.key {
-            desk.room.leave(ticket);
-        }
-        if desk.end.is_none() {
-            desk.commands.push(Command::Drop { key: self.key });
-            notify(desk);
-        }
-    }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 /// What a message takes beside its bytes, about. Counted, since empty messages would be free
 /// otherwise and a flood of them without a bound.
-const OVERHEAD: usize = 64;
+pub(crate) const MESSAGE_OVERHEAD: usize = 64;
 
 /// A queue of one stream. `E` is what it may fail with.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl<E> Inbox<E> {
         if matches!(state.receiver, Receiver::Gone) {
             return Ok(());
         }
-        let size = state.bytes.saturating_add(message.len() + OVERHEAD);
+        let size = state.bytes.saturating_add(message.len() + MESSAGE_OVERHEAD);
         if size > self.limit && !state.messages.is_empty() {
             return Err(Overflow {
                 size,
@@ -138,7 +138,7 @@ impl<E> Messages<E> {
     pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, E>>> {
         let mut state = self.inbox.state();
         if let Some(message) = state.messages.pop_front() {
-            state.bytes -= message.len() + OVERHEAD;
+            state.bytes -= message.len() + MESSAGE_OVERHEAD;
             return Poll::Ready(Some(Ok(message)));
         }
         match mem::replace(&mut state.end, End::Closed) {

@@ -23,6 +23,7 @@ mod deadlines;
 mod driver;
 mod handle;
 mod inbox;
+mod open;
 mod outbox;
 mod reader;
 mod room;
@@ -33,8 +34,9 @@ mod writer;
 
 pub(crate) use call::{Command, StreamEnd};
 pub(crate) use calls::ClientSide;
-pub(crate) use handle::{Exchange, Guard, Handle, Outgoing, Payload, Reply, Wait};
-pub(crate) use inbox::{Inbox, Messages, Overflow};
+pub(crate) use handle::{Exchange, Handle, Outgoing, Payload, Reply, Wait};
+pub(crate) use inbox::{Inbox, MESSAGE_OVERHEAD, Messages, Overflow};
+pub(crate) use open::Guard;
 pub(crate) use sending::{NotSent, Outlet, half_close};
 pub(crate) use side::{Side, Turn};
 pub(crate) use thread::Connection;
@@ -164,6 +166,17 @@ impl<C> Shared<C> {
             // The sender lives as long as `self`, so there always is an end.
             _ => ConnectionError::Abandoned,
         }
+    }
+
+    /// Gives the driver a command, which comes back if the connection has ended.
+    pub(crate) fn tell(&self, command: C) -> Result<(), C> {
+        let mut desk = self.desk();
+        if desk.end.is_some() {
+            return Err(command);
+        }
+        desk.commands.push(command);
+        notify(desk);
+        Ok(())
     }
 
     /// Queues a frame of the server. It is written at once if nothing else is going on; otherwise

@@ -127,6 +127,14 @@ pub enum ConfigError {
         /// The setter that was given the value.
         setting: &'static str,
     },
+    /// Options were set for a method that cannot have them.
+    #[error("the options of {method:?} are not usable: {problem}")]
+    Method {
+        /// The service and the method.
+        method: String,
+        /// Why.
+        problem: &'static str,
+    },
 }
 
 /// Why no connection could be made.

@@ -23,6 +23,10 @@ pub enum Error {
     /// The peer answered with a status other than OK.
     #[error("the peer answered {0}")]
     Status(#[source] Status),
+    /// The [hook](crate::ClientBuilder::hook) of this client refused the call with this status, or
+    /// panicked. Nothing was sent, and the peer has no part in it.
+    #[error("the hook refused the call: {0}")]
+    Refused(#[source] Status),
     /// The call ran out of time, here or at the peer. The connection goes on.
     #[error(transparent)]
     Deadline(Box<DeadlineError>),

@@ -31,6 +31,9 @@
 //! # let _ = server; Ok(()) }
 //! ```
 //!
+//! Methods that share a state are those of a [`Service`]; what all calls have to pass is a
+//! [hook](#a-hook-around-calls).
+//!
 //! [`Server::serve`] takes a [`Listener`] on a unix socket, an abstract name or a TCP port;
 //! [`Server::serve_connection`] takes one connected stream of any kind. A server answers PINGs
 //! ahead of everything else that waits to be written, however long its handlers take. If they may
@@ -265,6 +268,54 @@
 //! crate ever end the process: one that would rather exit than go on alone waits for
 //! [`Client::closed`] and does so itself.
 //!
+//! # Deadlines on a server
+//!
+//! A handler sees by its [`Context`] how long its caller waits. A request that has expired is
+//! answered DEADLINE_EXCEEDED without it; a handler that began in time runs to its end, and its late
+//! answer tells the caller that this side is well again. [`MethodOptions`] say otherwise, for one
+//! method or for all: a [`timeout`](MethodOptions::timeout) of its own,
+//! [`OnDeadline::Cancel`] to be dropped when its caller gives up, or a
+//! [`soft_deadline`](MethodOptions::soft_deadline), for callers to whom a late answer is a lost
+//! connection: the call is answered shortly before its deadline, and the handler runs on.
+//!
+//! ```
+//! # use protobuf::well_known_types::wrappers::StringValue;
+//! # use std::time::Duration;
+//! # use ttrpc_keepalive::{Client, Context, Server};
+//! use ttrpc_keepalive::{MethodOptions, SoftReply};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let nothing_yet = SoftReply::message(&StringValue::new());
+//! let in_time = MethodOptions::new().soft_deadline(Duration::from_millis(150), nothing_yet);
+//! let server = Server::builder()
+//!     .unary("demo.Plugin", "Event", |_: Context, event: StringValue| async move {
+//!         tokio::time::sleep(Duration::from_secs(3)).await; // the caller waits for 2 s
+//!         Ok(event)
+//!     })
+//!     .method("demo.Plugin", "Event", in_time)
+//!     .build()?;
+//! # let (here, there) = tokio::io::duplex(4096);
+//! # tokio::spawn(async move { server.serve_connection(there).await });
+//! # let client = Client::builder().attach(here)?;
+//! # let mut event = StringValue::new();
+//! # event.value = "pod".into();
+//! let call = client.call::<_, StringValue>("demo.Plugin", "Event", &event);
+//! let reply = call.timeout(Duration::from_secs(2)).await?; // after 1.85 s
+//! assert_eq!(reply.value, "");
+//! # Ok(()) }
+//! ```
+//!
+//! [`Server::shutdown`] lets what runs end, within a limit. [`Context::draining`] tells handlers
+//! that would not end by themselves, and [`Context::cancelled`] those whose caller is gone.
+//!
+//! # A hook around calls
+//!
+//! One function sees every call when it begins and when it has ended, unary or a stream, on a
+//! [client](ClientBuilder::hook) or on a [server](ServerBuilder::hook): its method, its metadata,
+//! its time, its outcome and how long it took. It may set metadata and refuse the call. See
+//! [`CallStart`].
+//!
 //! # Handlers that block
 //!
 //! A handler that keeps its thread, by a lock or a call that does not come back, keeps everything
@@ -349,11 +400,19 @@
 //! | messages of one stream that nobody has taken | [`stream_limit`](ClientBuilder::stream_limit), [also of a server](ServerBuilder::stream_limit) | 16 MiB | that stream fails: [`Error::StreamOverflow`], RESOURCE_EXHAUSTED |
 //! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
 //! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |
-//! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection, of up to 4 MiB each | RESOURCE_EXHAUSTED at once |
+//! | handlers that run on all connections | [`total_handler_limit`](ServerBuilder::total_handler_limit) | none | requests wait, and connections have their turns |
+//! | calls of one method | [`call_limit`](MethodOptions::call_limit) | none | RESOURCE_EXHAUSTED at once |
+//! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection | expired ones make room, then RESOURCE_EXHAUSTED at once |
+//! | bytes of these requests, and of their streams' messages | [`waiting_byte_limit`](ServerBuilder::waiting_byte_limit) | 16 MiB a connection | RESOURCE_EXHAUSTED at once |
 //! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some; messages of streams wait in their senders |
 //! | PONGs waiting to be written | fixed | 1 | the newest PING is answered |
 //! | a frame | fixed | 4 MiB | costs its own call |
 //! | connections of a server | none | | the operating system refuses: accepting waits and tries again |
+//!
+//! What one connection may keep in memory of streams of requests is its handlers times
+//! [`stream_limit`](ServerBuilder::stream_limit), if they take none: 16 GiB by default. A server
+//! whose clients are not trusted lowers [`handler_limit`](ServerBuilder::handler_limit), the
+//! [`call_limit`](MethodOptions::call_limit) of such methods, or `stream_limit`.
 //!
 //! Not in this version: vsock.
 //!
@@ -402,7 +461,10 @@ pub use keepalive::{
     DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, Support, Unknown, Verdict,
 };
 pub use liveness::{Counters, Liveness, Snapshot, State};
-pub use server::{Context, Requests, Responses, Server, ServerBuilder};
+pub use server::{
+    Context, MethodOptions, OnDeadline, Requests, Responses, Server, ServerBuilder, ServerCounters,
+    Service, SoftReply,
+};
 pub use status::{Code, Status};
 pub use streaming::{Receiver, Reply, Sender, StreamCall};
 pub use transport::{ByteStream, IntoTransport, Listener, Socket};

@@ -1,4 +1,4 @@
-//! The stream of snapshots, the end of a connection, and what is left of it.
+//! The stream of snapshots, the end of a connection or of a server, and what is left of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,18 +7,21 @@
 
 mod support;
 
+use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use futures_core::Stream;
+use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::{Flags, pong};
 use ttrpc_keepalive::{
-    Client, ConnectionError, DeadReason, Liveness, Peer as Summary, Snapshot, State, Support,
+    Client, Code, ConnectionError, Context as CallContext, DeadReason, Listener, Liveness,
+    Peer as Summary, Server, Snapshot, State, Support,
 };
 
 fn watch() -> Keepalive {
@@ -298,4 +301,146 @@ async fn what_the_last_read_brought_is_in_the_last_snapshot() {
     let last = client.snapshot();
     assert_eq!(last.support(), Support::Yes);
     assert_eq!(last.counters().keepalive.pongs_received, 1);
+}
+
+/// A server with a method that waits for something that never comes, unless it is told to stop.
+fn long_poll() -> Server {
+    streams()
+        .unary(
+            "demo.Echo",
+            "Poll",
+            |call: CallContext, _: StringValue| async move {
+                assert!(!call.is_draining());
+                call.draining().await;
+                assert!(call.is_draining());
+                Ok(text("draining"))
+            },
+        )
+        .build()
+        .unwrap()
+}
+
+// C6, G21
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_tells_handlers_that_wait_for_something_rare() {
+    let server = long_poll();
+    let (client, _) = pair(server.clone(), Client::builder(), 4096);
+    let poll = {
+        let client = client.clone();
+        let request = text("");
+        tokio::spawn(async move { client.call("demo.Echo", "Poll", &request).await })
+    };
+    sleep(secs(60)).await;
+    let start = Instant::now();
+    assert!(server.shutdown(secs(30)).await);
+    assert_passed(start, secs(0));
+    let reply: StringValue = poll.await.unwrap().unwrap();
+    assert_eq!(reply.value, "draining");
+    assert!(matches!(client.closed().await, ConnectionError::PeerClosed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_the_requests_of_streams_that_are_still_open_at_half_its_limit() {
+    let server = long_poll();
+    let (client, _) = pair(server.clone(), Client::builder(), 4096);
+    let call = client.client_stream::<_, StringValue>(SERVICE, "Join");
+    let (mut ends, joined) = call.await.unwrap();
+    let call = client.bidi_stream::<_, StringValue>(SERVICE, "Echo");
+    let (mut endless, mut echoes) = call.await.unwrap();
+    ends.send(&text("a")).await.unwrap();
+    endless.send(&text("x")).await.unwrap();
+    assert_eq!(echoes.next().await.unwrap().unwrap().value, "x");
+    let start = Instant::now();
+    let stopping = {
+        let server = server.clone();
+        tokio::spawn(async move { server.shutdown(secs(10)).await })
+    };
+    // One that is done in time is not cut in its middle.
+    sleep(secs(4)).await;
+    ends.send(&text("b")).await.unwrap();
+    ends.finish();
+    assert_eq!(joined.await.unwrap().value, "ab");
+    endless.send(&text("y")).await.unwrap();
+    assert_eq!(echoes.next().await.unwrap().unwrap().value, "y");
+    let end = echoes.next().await.unwrap().unwrap_err();
+    assert_eq!(end.status().unwrap().code(), Code::UNAVAILABLE);
+    assert_passed(start, secs(5));
+    assert!(stopping.await.unwrap());
+    assert_passed(start, secs(5));
+}
+
+// C8: whoever waits for the end hears of it, however close together they come.
+#[test]
+fn no_shutdown_misses_the_end_that_it_waits_for() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        for round in 0..2_000u32 {
+            let server = long_poll();
+            let (client, _) = pair(server.clone(), Client::builder(), 4096);
+            let poll = tokio::spawn(async move {
+                let request = text("");
+                client
+                    .call::<_, StringValue>("demo.Echo", "Poll", &request)
+                    .await
+            });
+            if round % 2 == 0 {
+                tokio::task::yield_now().await;
+            }
+            let others = [server.clone(), server.clone()]
+                .map(|server| tokio::spawn(async move { server.shutdown(secs(60)).await }));
+            assert!(timeout(secs(30), server.shutdown(secs(60))).await.unwrap());
+            for other in others {
+                assert!(timeout(secs(30), other).await.unwrap().unwrap(), "{round}");
+            }
+            // Refused if it came too late; in no case without an end.
+            let _ = timeout(secs(30), poll).await.unwrap().unwrap();
+        }
+    });
+}
+
+// C10
+#[tokio::test(start_paused = true)]
+async fn a_server_serves_on_when_its_handles_are_dropped() {
+    let name = format!("unix://@ttrpc-keepalive-handles-{}", std::process::id());
+    let listener = Listener::bind(&name).await.unwrap();
+    let server = long_poll();
+    let serving = {
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(listener).await })
+    };
+    drop(server);
+    for _ in 0..3 {
+        let client = Client::builder().connect(&name).await.unwrap();
+        say(&client).await.unwrap();
+    }
+    serving.abort();
+}
+
+// G16
+#[tokio::test(start_paused = true)]
+async fn dropping_the_future_that_serves_ends_its_connections_at_once() {
+    let name = format!("unix://@ttrpc-keepalive-drop-{}", std::process::id());
+    let listener = Listener::bind(&name).await.unwrap();
+    let server = long_poll();
+    let serving = {
+        let server = server.clone();
+        tokio::spawn(async move { server.serve(listener).await })
+    };
+    let client = Client::builder().connect(&name).await.unwrap();
+    say(&client).await.unwrap();
+    let request = text("");
+    let mut poll = Box::pin(
+        client
+            .call::<_, StringValue>("demo.Echo", "Poll", &request)
+            .into_future(),
+    );
+    poll_once(poll.as_mut());
+    serving.abort();
+    assert!(poll.await.unwrap_err().is_connection());
+    client.closed().await;
+    Listener::bind(&name).await.unwrap();
 }

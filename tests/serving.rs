@@ -12,11 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::io::DuplexStream;
+use tokio::time::{Duration, Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::ping;
+use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{
-    Client, Code, ConnectionError, Context, DeadReason, Listener, Server, Status,
+    Client, Code, ConnectionError, Context, DeadReason, Listener, MethodOptions, Server, Status,
 };
 
 #[tokio::test(start_paused = true)]
@@ -59,6 +60,204 @@ async fn pings_are_answered_while_all_handlers_are_taken() {
     assert_eq!(peer.frame().await.header.stream_id, 5, "refused at once");
     peer.send(ping(1)).await;
     assert_eq!(peer.frame().await.payload[..], 1u64.to_be_bytes());
+}
+
+/// Calls `demo.Echo/Sleep` as a scripted client, with a timeout.
+async fn wait(peer: &mut Peer<DuplexStream>, id: u32, millis: &str, timeout: Duration) {
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Sleep",
+        timeout_nano: timeout.as_nanos().try_into().unwrap(),
+        metadata: &[],
+    };
+    let request = encode_request(id, Flags::NONE, &head, &text(millis)).unwrap();
+    peer.send(request).await;
+}
+
+async fn code(peer: &mut Peer<DuplexStream>, id: u32) -> Code {
+    let (of, response) = peer.expect_response().await;
+    assert_eq!(of, id);
+    response.status.map_or(Code::OK, |status| status.code())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_expires_while_it_waits_is_answered_without_its_handler() {
+    let server = echo().handler_limit(1).build().unwrap();
+    let mut peer = served(server.clone());
+    let start = Instant::now();
+    wait(&mut peer, 1, "3000", secs(60)).await;
+    wait(&mut peer, 3, "3000", secs(2)).await;
+    peer.call(5, "Say", "hello").await;
+    assert_eq!(code(&mut peer, 1).await, Code::OK);
+    assert_eq!(code(&mut peer, 3).await, Code::DEADLINE_EXCEEDED);
+    assert_eq!(code(&mut peer, 5).await, Code::OK);
+    assert_passed(start, secs(3));
+    assert_eq!(server.counters().expired, 1);
+}
+
+// As after a handler that kept the only thread: the task of the next one is there, and too late.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_expires_before_its_task_runs_is_answered_without_its_handler() {
+    let server = echo()
+        .unary("demo.Echo", "Block", |_: Context, q: StringValue| async {
+            pause(secs(3));
+            Ok(q)
+        })
+        .build()
+        .unwrap();
+    let mut peer = served(server.clone());
+    peer.call(1, "Block", "").await;
+    wait(&mut peer, 3, "3000", secs(2)).await;
+    let mut codes = [peer.expect_response().await, peer.expect_response().await];
+    codes.sort_by_key(|(id, _)| *id);
+    assert_eq!(codes[0].1.status, None);
+    let status = codes[1].1.status.clone().unwrap();
+    assert_eq!(status.code(), Code::DEADLINE_EXCEEDED);
+    assert_eq!(server.counters().expired, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_have_expired_make_room_for_those_that_have_not() {
+    let server = echo().handler_limit(1).waiting_limit(2).build().unwrap();
+    let mut peer = served(server.clone());
+    wait(&mut peer, 1, "9000", secs(60)).await;
+    wait(&mut peer, 3, "1", secs(2)).await;
+    wait(&mut peer, 5, "1", secs(60)).await;
+    peer.call(7, "Say", "too many").await;
+    assert_eq!(code(&mut peer, 7).await, Code::RESOURCE_EXHAUSTED);
+    sleep(secs(3)).await;
+    peer.call(9, "Say", "hello").await;
+    for (id, expected) in [
+        (3, Code::DEADLINE_EXCEEDED),
+        (1, Code::OK),
+        (5, Code::OK),
+        (9, Code::OK),
+    ] {
+        assert_eq!(code(&mut peer, id).await, expected);
+    }
+    let counters = server.counters();
+    assert_eq!((counters.refused, counters.expired), (1, 1));
+}
+
+// G18
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_while_a_handler_is_slow_are_handled_in_their_order() {
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&order);
+    let server = Server::builder().handler_limit(1).unary(
+        "demo.Echo",
+        "Say",
+        move |_: Context, q: StringValue| {
+            let noted = Arc::clone(&noted);
+            async move {
+                noted.lock().unwrap().push(q.value.clone());
+                sleep(secs(1)).await;
+                Ok(q)
+            }
+        },
+    );
+    let mut peer = served(server.build().unwrap());
+    for event in 0..20u32 {
+        peer.call(2 * event + 1, "Say", &event.to_string()).await;
+    }
+    for event in 0..20 {
+        assert_eq!(code(&mut peer, 2 * event + 1).await, Code::OK);
+    }
+    let expected: Vec<_> = (0..20).map(|event| event.to_string()).collect();
+    assert_eq!(*order.lock().unwrap(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_are_bounded_in_bytes_too() {
+    let server = echo().handler_limit(1).waiting_byte_limit(10_000);
+    let server = server.build().unwrap();
+    let mut peer = served(server.clone());
+    let (large, long) = ("x".repeat(20_000), "x".repeat(4_000));
+    peer.call(1, "Sleep", "1000").await;
+    peer.call(3, "Say", &large).await; // alone it always fits
+    peer.call(5, "Say", "x").await;
+    assert_eq!(code(&mut peer, 5).await, Code::RESOURCE_EXHAUSTED);
+    assert_eq!(code(&mut peer, 1).await, Code::OK);
+    assert_eq!(code(&mut peer, 3).await, Code::OK);
+    peer.call(7, "Sleep", "1000").await;
+    for id in [9, 11, 13] {
+        peer.call(id, "Say", &long).await;
+    }
+    assert_eq!(code(&mut peer, 13).await, Code::RESOURCE_EXHAUSTED);
+    for id in [7, 9, 11] {
+        assert_eq!(code(&mut peer, id).await, Code::OK);
+    }
+    assert_eq!(server.counters().refused, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_method_with_a_limit_refuses_more_calls_at_once_and_holds_up_no_other() {
+    let options = MethodOptions::new().call_limit(2);
+    let server = echo().method("demo.Echo", "Sleep", options);
+    let server = server.handler_limit(1).build().unwrap();
+    let (mut one, mut other) = (served(server.clone()), served(server.clone()));
+    one.call(1, "Sleep", "1000").await;
+    one.call(3, "Sleep", "1000").await; // waits, and counts
+    one.call(5, "Say", "hello").await;
+    sleep(ms(1)).await;
+    other.call(1, "Sleep", "1000").await;
+    assert_eq!(code(&mut other, 1).await, Code::RESOURCE_EXHAUSTED);
+    other.call(3, "Say", "hello").await;
+    assert_eq!(code(&mut other, 3).await, Code::OK);
+    for id in [1, 3, 5] {
+        assert_eq!(code(&mut one, id).await, Code::OK);
+    }
+    other.call(5, "Sleep", "1").await;
+    assert_eq!(code(&mut other, 5).await, Code::OK, "there is room again");
+    assert_eq!(server.counters().refused, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn connections_have_the_handlers_of_a_server_in_turn() {
+    let server = echo().total_handler_limit(1).build().unwrap();
+    let (greedy, _) = pair(server.clone(), Client::builder(), 1 << 20);
+    let (modest, _) = pair(server.clone(), Client::builder(), 1 << 20);
+    let start = Instant::now();
+    let call = |client: &Client| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            sleep_within(&client, secs(1), secs(60)).await.unwrap();
+            start.elapsed().as_secs()
+        })
+    };
+    let many: Vec<_> = (0..6).map(|_| call(&greedy)).collect();
+    sleep(ms(1)).await;
+    let few: Vec<_> = (0..2).map(|_| call(&modest)).collect();
+    let mut ended = [Vec::new(), Vec::new()];
+    for (calls, ended) in [many, few].into_iter().zip(&mut ended) {
+        for call in calls {
+            ended.push(call.await.unwrap());
+        }
+    }
+    assert_eq!(ended, [vec![1, 2, 4, 6, 7, 8], vec![3, 5]]);
+    // PINGs are answered meanwhile, and nothing is left over.
+    let (waits, runs) = (call(&greedy), call(&modest));
+    greedy.probe(ms(10)).await.unwrap();
+    modest.probe(ms(10)).await.unwrap();
+    assert!(waits.await.unwrap() + runs.await.unwrap() == 19);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_counts_until_its_end_although_its_connection_has_ended() {
+    let server = echo().total_handler_limit(1).build().unwrap();
+    let start = Instant::now();
+    let mut gone = served(server.clone());
+    wait(&mut gone, 1, "3000", secs(60)).await;
+    sleep(ms(1)).await;
+    // Two that wait for it, of which one goes away too.
+    let (mut leaves, mut stays) = (served(server.clone()), served(server.clone()));
+    wait(&mut leaves, 1, "1", secs(60)).await;
+    sleep(ms(1)).await;
+    wait(&mut stays, 1, "1", secs(60)).await;
+    sleep(ms(1)).await;
+    drop((gone, leaves));
+    assert_eq!(code(&mut stays, 1).await, Code::OK);
+    assert_passed(start, secs(3));
 }
 
 // RFC KA-41

@@ -7,6 +7,9 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
 use bytes::Bytes;
 use support::*;
 use tokio::io::DuplexStream;
@@ -244,6 +247,86 @@ async fn messages_wait_for_a_handler_that_waits_for_another() {
     peer.data(3, end(), b"").await;
     answer(&mut peer, 1).await;
     assert_eq!(answer(&mut peer, 3).await, "10");
+}
+
+// One whose handler does not begin, by its own queue or by what may wait on the connection.
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_overflows_while_it_waits_is_answered_once_and_never_handled() {
+    for (stream_limit, waiting_limit) in [(1000, 100_000), (100_000, 1000)] {
+        let begun = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&begun);
+        let server = echo()
+            .handler_limit(1)
+            .stream_limit(stream_limit)
+            .waiting_byte_limit(waiting_limit)
+            .client_stream_bytes(
+                "demo.Stream",
+                "Count",
+                move |_: Context, _: Requests<Bytes>| {
+                    counted.fetch_add(1, Relaxed);
+                    async { Ok(Bytes::new()) }
+                },
+            )
+            .build()
+            .unwrap();
+        let mut peer = served(server.clone());
+        peer.call(1, "Sleep", "1000").await;
+        peer.open(3, "Count", OPEN, b"").await;
+        peer.open(5, "Count", OPEN | Flags::NO_DATA, b"").await;
+        for _ in 0..10 {
+            peer.data(3, Flags::NONE, &[7; 136]).await;
+        }
+        let status = refused(&mut peer, 3).await;
+        assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+        peer.data(3, end(), b"").await;
+        peer.data(5, end(), b"").await;
+        answer(&mut peer, 1).await;
+        answer(&mut peer, 5).await;
+        assert_eq!(begun.load(Relaxed), 1, "that of the other stream");
+        peer.silence(secs(10)).await;
+        goes_on(&mut peer, 7).await;
+        // It counts for nothing any more.
+        let stopping = tokio::spawn(async move { server.shutdown(secs(1)).await });
+        assert!(stopping.await.unwrap());
+    }
+}
+
+// RFC KA-37: what would be dropped if it were small costs nothing if it is large.
+#[tokio::test(start_paused = true)]
+async fn oversized_data_that_no_call_takes_is_dropped() {
+    let mut peer = server();
+    peer.call(1, "Sleep", "1000").await;
+    peer.open(3, "Up", OPEN, b"a").await;
+    peer.data(3, end(), b"").await;
+    for id in [1, 3] {
+        peer.send(junk(3, id, Flags::NONE, &vec![0; MAX_PAYLOAD + 1]))
+            .await;
+    }
+    assert_eq!(answer(&mut peer, 3).await, "[a]");
+    answer(&mut peer, 1).await;
+    goes_on(&mut peer, 5).await;
+}
+
+// C3
+#[tokio::test(start_paused = true)]
+async fn a_receive_that_waits_in_another_task_ends_with_its_handler() {
+    let (told, mut seen) = mpsc::unbounded_channel();
+    let server = echo().client_stream_bytes(
+        "demo.Stream",
+        "Early",
+        move |_: Context, mut requests: Requests<Bytes>| {
+            let told = told.clone();
+            tokio::spawn(async move {
+                let next = requests.next().await.unwrap();
+                told.send(next.unwrap_err().code()).unwrap();
+            });
+            async { Ok(Bytes::new()) }
+        },
+    );
+    let mut peer = served(server.build().unwrap());
+    peer.open(1, "Early", OPEN | Flags::NO_DATA, b"").await;
+    answer(&mut peer, 1).await;
+    assert_eq!(seen.recv().await, Some(Code::CANCELLED));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,6 @@
 //! What a server is made of: its methods and its settings.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -8,22 +9,40 @@ use protobuf::Message;
 use tokio::sync::watch;
 
 use super::context::Context;
-use super::method::{Method, Methods, Responder, Typed, Untyped};
-use super::streaming::{self, Requests, Responses};
-use super::{Phase, Server, Serving};
+use super::counters::Counting;
+use super::method::{self, Method, Methods, Served};
+use super::options::{MethodOptions, Policy};
+use super::service::Service;
+use super::slots::Slots;
+use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
+use super::{Phase, Server, ServerState, Serving};
 use crate::config::{DriverThread, ServerConfig, check_limits};
 use crate::error::ConfigError;
+use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
 use crate::status::Status;
 use crate::streaming::{decode_bytes, decode_message, encode_bytes, encode_message};
-use crate::wire::Raw;
 
 /// Collects the methods and settings of a [`Server`].
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
-    methods: Methods,
+    methods: Registered,
+    /// What is set for methods, in the order in which it was.
+    options: Vec<(String, String, MethodOptions)>,
+    every_method: MethodOptions,
+    hook: Option<Hook>,
     config: ServerConfig,
+}
+
+/// Methods by service and name.
+#[derive(Debug, Default)]
+pub(super) struct Registered(HashMap<(String, String), Method>);
+
+impl Registered {
+    pub(super) fn add(&mut self, service: &str, name: &str, method: Method) {
+        self.0.insert((service.to_owned(), name.to_owned()), method);
+    }
 }
 
 impl ServerBuilder {
@@ -47,7 +66,7 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        let run = Method::Unary(Box::new(Typed::<_, Q>::new(handler)));
+        let run = method::unary(handler);
         self.methods.add(service, method, run);
         self
     }
@@ -63,7 +82,7 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
-        let run = Method::Unary(Box::new(Untyped::new(handler)));
+        let run = method::unary_bytes(handler);
         self.methods.add(service, method, run);
         self
     }
@@ -101,8 +120,7 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        let reply = |responder: Responder, response: R| responder.reply(&response);
-        let run = streaming::client_stream(handler, decode_message, reply);
+        let run = streaming::client_stream(handler, decode_message, reply_message);
         self.methods.add(service, method, run);
         self
     }
@@ -150,8 +168,7 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
-        let reply = |responder: Responder, response: Bytes| responder.reply(&Raw(&response));
-        let run = streaming::client_stream(handler, decode_bytes, reply);
+        let run = streaming::client_stream(handler, decode_bytes, reply_bytes);
         self.methods.add(service, method, run);
         self
     }
@@ -168,6 +185,42 @@ impl ServerBuilder {
     {
         let run = streaming::bidi_stream(handler, (decode_bytes, encode_bytes));
         self.methods.add(service, method, run);
+        self
+    }
+
+    /// Serves the methods of a [`Service`], which share its state.
+    pub fn service<S>(mut self, service: Service<S>) -> Self {
+        let (methods, options) = service.into_parts();
+        self.methods.0.extend(methods.0);
+        self.options.extend(options);
+        self
+    }
+
+    /// Sets options of one method, wherever it is added. What is set twice counts as it was last.
+    pub fn method(mut self, service: &str, method: &str, options: MethodOptions) -> Self {
+        let (service, method) = (service.to_owned(), method.to_owned());
+        self.options.push((service, method, options));
+        self
+    }
+
+    /// Sets options of every method for which they are not set by [`method`](Self::method). A soft
+    /// deadline is one of the unary methods.
+    pub fn every_method(mut self, options: MethodOptions) -> Self {
+        self.every_method = options;
+        self
+    }
+
+    /// Calls this function around every call, in the handler's task: before its handler begins, and
+    /// when it has been answered. See [`CallStart`]. It may refuse the call with a status, which
+    /// the caller then gets. None by default; the last one that is set counts.
+    ///
+    /// It does not see what never comes to a handler: requests that cannot be read, name no method
+    /// of this server, are over a limit or have expired.
+    pub fn hook(
+        mut self,
+        hook: impl Fn(&mut CallStart<'_>) -> Result<AtEnd, Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.hook = Some(Hook::new(hook));
         self
     }
 
@@ -191,17 +244,39 @@ impl ServerBuilder {
 
     /// Handlers that run at one time on one connection: at least 1, 1,024 by default. Further
     /// requests wait.
+    ///
+    /// A handler of a stream of requests may leave [`stream_limit`](Self::stream_limit) bytes of
+    /// them in memory, so the handlers of one connection as many times that: 16 GiB with what is
+    /// set by default. Lower one of the two for clients that are not trusted.
     pub fn handler_limit(mut self, handlers: usize) -> Self {
         self.config.limits.handlers = handlers;
         self
     }
 
-    /// Requests that wait for a handler to end, on one connection: at least 1, 1,024 by default.
-    /// Further ones are answered RESOURCE_EXHAUSTED at once.
+    /// Handlers that run at one time on all connections of the server: at least 1, without a limit
+    /// by default. Further requests wait on their connections.
     ///
-    /// Each may be as large as a frame, 4 MiB: lower this for clients that are not trusted.
+    /// A handler that ends makes way for one of the connection that has waited longest, which then
+    /// waits behind the others: one with many requests does not keep the rest waiting.
+    pub fn total_handler_limit(mut self, handlers: usize) -> Self {
+        self.config.total_handlers = Some(handlers);
+        self
+    }
+
+    /// Requests that wait for a handler to end, on one connection: at least 1, 1,024 by default.
+    /// Further ones are answered RESOURCE_EXHAUSTED at once, after those that have expired were
+    /// answered to make room.
     pub fn waiting_limit(mut self, waiting: usize) -> Self {
         self.config.limits.waiting = waiting;
+        self
+    }
+
+    /// Bytes of requests that wait for a handler to end, on one connection, with the messages that
+    /// have come for their streams: at least 1, 16 MiB by default. Beyond it a further request is
+    /// answered RESOURCE_EXHAUSTED at once, and so is a stream whose message it is. A request that
+    /// none waits in front of always fits.
+    pub fn waiting_byte_limit(mut self, bytes: usize) -> Self {
+        self.config.limits.waiting_bytes = bytes;
         self
     }
 
@@ -225,21 +300,68 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is out of its range; the error names it.
+    /// If a setting is out of its range, or options are set for a method that is not there or
+    /// cannot have them; the error names it.
     pub fn build(self) -> Result<Server, ConfigError> {
-        let Self { methods, config } = self;
+        let Self {
+            methods: Registered(mut registered),
+            options,
+            every_method,
+            hook,
+            config,
+        } = self;
         config.keepalive.validate()?;
         check_limits(&[
             ("handler_limit", config.limits.handlers),
+            ("total_handler_limit", config.total_handlers.unwrap_or(1)),
             ("waiting_limit", config.limits.waiting),
+            ("waiting_byte_limit", config.limits.waiting_bytes),
             ("owed_limit", config.limits.owed_bytes),
             ("stream_limit", config.limits.stream_bytes),
         ])?;
+        let state = Arc::new(ServerState {
+            draining: watch::Sender::new(false),
+            counters: Counting::default(),
+            slots: config.total_handlers.map(Slots::new),
+        });
+        let mut own = HashMap::<_, MethodOptions>::new();
+        for (service, name, options) in options {
+            let slot = own.entry((service, name)).or_default();
+            *slot = options.or(slot);
+        }
+        let mut methods = Methods::default();
+        let mut add = |name: (String, String), method, options: MethodOptions| {
+            if let Some(setting) = options.zero() {
+                return Err(ConfigError::ZeroLimit { setting });
+            }
+            let policy = Policy::new(options, hook.clone());
+            methods.add(Served::new(name, method, policy, Arc::clone(&state)));
+            Ok(())
+        };
+        for (name, options) in own {
+            let unusable = |problem| ConfigError::Method {
+                method: format!("{}/{}", name.0, name.1),
+                problem,
+            };
+            let Some(method) = registered.remove(&name) else {
+                return Err(unusable("it is not served"));
+            };
+            if options.has_soft_deadline() && !method.is_unary() {
+                return Err(unusable("a soft deadline is for unary methods"));
+            }
+            let options = options.or(&every_method.of(&method));
+            add(name, method, options)?;
+        }
+        for (name, method) in registered {
+            let options = every_method.of(&method);
+            add(name, method, options)?;
+        }
         Ok(Server {
             shared: Arc::new(Serving {
                 methods: Arc::new(methods),
                 config,
                 phase: watch::Sender::new(Phase::Serving),
+                state,
             }),
         })
     }

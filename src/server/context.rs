@@ -8,15 +8,23 @@ use tokio::time::Instant;
 
 use super::method::Served;
 use super::requests::Command;
+use crate::clock::Clock;
 use crate::connection::Shared;
 use crate::error::ConnectionError;
+use crate::hook::{CallStart, Hook, Hooked};
 use crate::liveness::{Liveness, Snapshot};
+use crate::status::Status;
 
 /// The circumstances of one call, for its handler.
 ///
 /// A handler is not stopped when its caller gives up: ttrpc has no message for that, and work that
 /// was begun is often better ended. One that wants to stop looks at [`remaining`](Self::remaining)
-/// and [`cancelled`](Self::cancelled).
+/// and [`cancelled`](Self::cancelled); [`OnDeadline::Cancel`](crate::OnDeadline::Cancel) stops it
+/// at its caller's deadline. A request that expired while it waited is answered DEADLINE_EXCEEDED
+/// without its handler.
+///
+/// A handler that waits for something rare, or serves an endless stream, looks at
+/// [`draining`](Self::draining) too: a [shutdown](crate::Server::shutdown) waits for it.
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared<Command>>,
@@ -63,12 +71,14 @@ impl Context {
             .map(|(_, value)| value.as_str())
     }
 
-    /// When the caller gives up, as told by its request. `None` if it did not say.
+    /// When the caller gives up, as told by its request, or a
+    /// [`timeout`](crate::MethodOptions::timeout) stops the handler, whichever is earlier. `None`
+    /// if there is neither.
     pub fn deadline(&self) -> Option<Instant> {
         self.shared.clock().instant(self.deadline?)
     }
 
-    /// How long the caller goes on waiting: zero if it has given up, `None` if it did not say.
+    /// The time to the [deadline](Self::deadline): zero if it has passed, `None` if there is none.
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.shared.clock().now();
         Some(self.deadline?.saturating_sub(now))
@@ -99,6 +109,57 @@ impl Context {
     /// Dropping the future changes nothing.
     pub async fn cancelled(&self) -> ConnectionError {
         self.shared.closed().await
+    }
+
+    /// Waits until the server begins to shut down; at once if it has. A handler that would run on
+    /// for long ends then, with whatever answer says so: it has at most the limit that was given to
+    /// [`Server::shutdown`](crate::Server::shutdown).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn draining(&self) {
+        let mut draining = self.served.state.draining.subscribe();
+        // The sender lives as long as `self`.
+        let _ = draining.wait_for(|draining| *draining).await;
+    }
+
+    /// Whether the server has begun to shut down.
+    pub fn is_draining(&self) -> bool {
+        *self.served.state.draining.borrow()
+    }
+
+    pub(super) fn served(&self) -> &Arc<Served> {
+        &self.served
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.shared.clock()
+    }
+
+    /// The deadline as the connection counts time.
+    pub(super) fn deadline_at(&self) -> Option<Duration> {
+        self.deadline
+    }
+
+    pub(super) fn set_deadline(&mut self, deadline: Duration) {
+        self.deadline = Some(deadline);
+    }
+
+    /// Shows the call to a hook.
+    pub(super) fn begin(
+        &mut self,
+        hook: &Hook,
+        remaining: Option<Duration>,
+    ) -> Result<Option<Box<Hooked>>, Status> {
+        let clock = self.clock();
+        let start = CallStart {
+            service: &self.served.service,
+            method: &self.served.name,
+            metadata: &mut self.metadata,
+            remaining,
+        };
+        hook.begin(start, clock)
     }
 }
 

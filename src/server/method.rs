@@ -4,19 +4,22 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
-use std::mem;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use protobuf::Message;
-use tracing::error;
 
 use super::context::Context;
-use super::requests::Command;
+use super::guard::{self, Guard};
+use super::options::Policy;
+use super::responder::Responder;
+use super::{ServerState, streaming};
 use crate::buffers;
-use crate::connection::{Messages, Outlet, Shared, half_close};
+use crate::connection::Messages;
 use crate::status::{Code, Status};
-use crate::wire::{Encode, Raw, encode_response, encode_status};
+use crate::wire::Raw;
 
 /// A method that is served.
 pub(super) enum Method {
@@ -40,6 +43,12 @@ pub(super) trait Unary: Send + Sync {
     fn start(&self, context: Context, payload: Bytes, responder: Responder);
 }
 
+impl Method {
+    pub(super) fn is_unary(&self) -> bool {
+        matches!(self, Self::Unary(_))
+    }
+}
+
 impl fmt::Debug for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -57,6 +66,58 @@ pub(super) struct Served {
     pub(super) service: String,
     pub(super) name: String,
     pub(super) method: Method,
+    /// `None` where nothing is set: most methods need none, and their calls are not to pay for it.
+    pub(super) policy: Option<Policy>,
+    pub(super) state: Arc<ServerState>,
+    /// Calls that run or wait, if they are counted.
+    calls: AtomicUsize,
+}
+
+/// One of the calls that a method may have at one time.
+#[derive(Debug)]
+pub(super) struct Place {
+    served: Arc<Served>,
+}
+
+impl Served {
+    pub(super) fn new(
+        (service, name): (String, String),
+        method: Method,
+        policy: Option<Policy>,
+        state: Arc<ServerState>,
+    ) -> Self {
+        Self {
+            service,
+            name,
+            method,
+            policy,
+            state,
+            calls: AtomicUsize::new(0),
+        }
+    }
+
+    /// Lets one more call in.
+    pub(super) fn admit(self: &Arc<Self>) -> Result<Option<Place>, Status> {
+        let limit = self.policy.as_ref().and_then(|policy| policy.call_limit);
+        let Some(limit) = limit else {
+            return Ok(None);
+        };
+        let served = Arc::clone(self);
+        // The place is there first, and takes the call back if there are too many.
+        let place = Place { served };
+        if self.calls.fetch_add(1, Ordering::Relaxed) < limit {
+            return Ok(Some(place));
+        }
+        drop(place);
+        let message = format!("{limit} calls of method {:?} run or wait", self.name);
+        Err(Status::new(Code::RESOURCE_EXHAUSTED, message))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.served.calls.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The methods of a server, by service and name.
@@ -66,14 +127,9 @@ pub(super) struct Methods {
 }
 
 impl Methods {
-    pub(super) fn add(&mut self, service: &str, name: &str, method: Method) {
-        let methods = self.services.entry(service.to_owned()).or_default();
-        let served = Served {
-            service: service.to_owned(),
-            name: name.to_owned(),
-            method,
-        };
-        methods.insert(name.to_owned(), Arc::new(served));
+    pub(super) fn add(&mut self, served: Served) {
+        let methods = self.services.entry(served.service.clone()).or_default();
+        methods.insert(served.name.clone(), Arc::new(served));
     }
 
     /// RFC KA-49.
@@ -102,14 +158,36 @@ impl fmt::Debug for Methods {
     }
 }
 
+/// A unary method of messages.
+pub(super) fn unary<Q, R, Answer>(
+    handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
+) -> Method
+where
+    Q: Message,
+    R: Message,
+    Answer: Future<Output = Result<R, Status>> + Send + 'static,
+{
+    Method::Unary(Box::new(Typed::<_, Q>::new(handler)))
+}
+
+/// A unary method of bytes.
+pub(super) fn unary_bytes<Answer>(
+    handler: impl Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
+) -> Method
+where
+    Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
+{
+    Method::Unary(Box::new(Untyped::new(handler)))
+}
+
 /// A handler of messages.
-pub(super) struct Typed<F, Q> {
+struct Typed<F, Q> {
     handler: Arc<F>,
     request: PhantomData<fn(Q)>,
 }
 
 impl<F, Q> Typed<F, Q> {
-    pub(super) fn new(handler: F) -> Self {
+    fn new(handler: F) -> Self {
         Self {
             handler: Arc::new(handler),
             request: PhantomData,
@@ -127,31 +205,36 @@ where
     fn start(&self, context: Context, payload: Bytes, responder: Responder) {
         let handler = Arc::clone(&self.handler);
         tokio::spawn(async move {
+            let Some((mut context, mut responder)) = guard::begin(context, responder) else {
+                return;
+            };
+            let guard = Guard::of(&mut context, &payload);
             let request = Q::parse_from_tokio_bytes(&payload);
             // The frame, which is not needed any more, may be large and the handler slow.
             let size = payload.len();
             buffers::give(payload, size);
             match request {
-                Ok(request) => match handler(context, request).await {
-                    Ok(reply) => responder.reply(&reply),
-                    Err(status) => responder.refuse(&status),
-                },
-                Err(error) => responder.refuse(&Status::new(
-                    Code::INVALID_ARGUMENT,
-                    format!("the request's message cannot be decoded: {error}"),
-                )),
+                Ok(request) => {
+                    let answer = pin!(handler(context, request));
+                    match guard::guarded(guard, &mut responder, answer).await {
+                        Some(Ok(reply)) => responder.reply(&reply),
+                        Some(Err(status)) => responder.refuse(&status),
+                        None => {}
+                    }
+                }
+                Err(error) => responder.refuse(&streaming::invalid(&error)),
             }
         });
     }
 }
 
 /// A handler of bytes.
-pub(super) struct Untyped<F> {
+struct Untyped<F> {
     handler: Arc<F>,
 }
 
 impl<F> Untyped<F> {
-    pub(super) fn new(handler: F) -> Self {
+    fn new(handler: F) -> Self {
         Self {
             handler: Arc::new(handler),
         }
@@ -166,113 +249,16 @@ where
     fn start(&self, context: Context, payload: Bytes, responder: Responder) {
         let handler = Arc::clone(&self.handler);
         tokio::spawn(async move {
-            match handler(context, payload).await {
-                Ok(reply) => responder.reply(&Raw(&reply)),
-                Err(status) => responder.refuse(&status),
+            let Some((mut context, mut responder)) = guard::begin(context, responder) else {
+                return;
+            };
+            let guard = Guard::of(&mut context, &payload);
+            let answer = pin!(handler(context, payload));
+            match guard::guarded(guard, &mut responder, answer).await {
+                Some(Ok(reply)) => responder.reply(&Raw(&reply)),
+                Some(Err(status)) => responder.refuse(&status),
+                None => {}
             }
         });
-    }
-}
-
-/// The duty to answer one request. Whatever ends the handler, a panic too, ends the call.
-pub(super) struct Responder {
-    shared: Arc<Shared<Command>>,
-    stream_id: u32,
-    duty: Duty,
-}
-
-/// What is owed on a stream.
-#[derive(Clone, Copy)]
-enum Duty {
-    /// One response.
-    Response,
-    /// The last frame of a stream whose messages wait at so many unwritten bytes.
-    End {
-        limit: usize,
-    },
-    Done,
-}
-
-impl Responder {
-    pub(super) fn new(shared: Arc<Shared<Command>>, stream_id: u32) -> Self {
-        Self {
-            shared,
-            stream_id,
-            duty: Duty::Response,
-        }
-    }
-
-    pub(super) fn of_stream(shared: Arc<Shared<Command>>, stream_id: u32, limit: usize) -> Self {
-        Self {
-            shared,
-            stream_id,
-            duty: Duty::End { limit },
-        }
-    }
-
-    /// Sends messages in front of the end.
-    pub(super) fn outlet(&self) -> Outlet<Command> {
-        let limit = match self.duty {
-            Duty::End { limit } => limit,
-            Duty::Response | Duty::Done => 0,
-        };
-        Outlet::new(Arc::clone(&self.shared), self.stream_id, limit)
-    }
-
-    /// Ends a stream of responses.
-    pub(super) fn end(mut self, result: Result<(), Status>) {
-        match result {
-            Ok(()) => self.answer(half_close(self.stream_id)),
-            Err(status) => self.refuse(&status),
-        }
-    }
-
-    pub(super) fn reply(mut self, message: &dyn Encode) {
-        match encode_response(self.stream_id, message) {
-            Ok(frame) => self.answer(frame),
-            Err(oversized) => self.refuse(&Status::new(
-                Code::RESOURCE_EXHAUSTED,
-                format!("the response cannot be sent: {oversized}"),
-            )),
-        }
-    }
-
-    pub(super) fn refuse(mut self, status: &Status) {
-        let frame = if status.code() == Code::OK {
-            // RFC KA-35: the caller would take it for the answer, an empty message.
-            let message = format!("the handler failed with the status {status}");
-            encode_status(self.stream_id, &Status::new(Code::INTERNAL, message))
-        } else {
-            encode_status(self.stream_id, status)
-        };
-        self.answer(frame);
-    }
-
-    fn answer(&mut self, frame: Vec<u8>) {
-        let stream_id = self.stream_id;
-        match mem::replace(&mut self.duty, Duty::Done) {
-            Duty::Response => self.shared.answer(stream_id, frame, Command::Answered),
-            Duty::End { .. } => {
-                let ended = Command::StreamEnded { stream_id };
-                self.shared.answer_stream(stream_id, frame, ended);
-            }
-            Duty::Done => {}
-        }
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        if let Duty::Done = self.duty {
-            return;
-        }
-        let message = if std::thread::panicking() {
-            "the handler panicked"
-        } else {
-            "the handler was stopped before it answered"
-        };
-        error!(stream_id = self.stream_id, message);
-        let status = Status::new(Code::INTERNAL, message);
-        self.answer(encode_status(self.stream_id, &status));
     }
 }

@@ -17,17 +17,29 @@ use crate::transport::{IntoTransport, Listener};
 mod builder;
 mod canary;
 mod context;
+mod counters;
+mod guard;
 mod method;
+mod options;
 mod requests;
+mod responder;
+mod service;
+mod slots;
 mod streaming;
+mod waiting;
 
 pub use builder::ServerBuilder;
 pub use context::Context;
+pub use counters::ServerCounters;
+pub use options::{MethodOptions, OnDeadline, SoftReply};
+pub use service::Service;
 pub use streaming::{Requests, Responses};
 
 use canary::Canary;
+use counters::Counting;
 use method::Methods;
-use requests::ServerSide;
+use requests::{Command, ServerSide};
+use slots::Slots;
 
 /// Waits between two failed accepts, growing: the usual cause is that descriptors are used up,
 /// which passes, and a loop that does not wait makes it worse.
@@ -39,7 +51,9 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Serves methods on listeners and on connected streams.
 ///
-/// A clone is another handle of the same server.
+/// A clone is another handle of the same server. Dropping the last one stops nothing: each future
+/// that serves keeps the server, and serves until its own end. What stops it is
+/// [`shutdown`](Self::shutdown), or dropping that future.
 #[derive(Clone, Debug)]
 pub struct Server {
     shared: Arc<Serving>,
@@ -49,15 +63,29 @@ pub struct Server {
 struct Serving {
     methods: Arc<Methods>,
     config: ServerConfig,
+    /// Whoever serves holds a receiver, so that a shutdown sees when nobody does any more.
     phase: watch::Sender<Phase>,
+    state: Arc<ServerState>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
     /// Calls that run are ended, new ones refused.
     Draining,
+    /// The requests of streams end too.
+    Ending,
     Stopped,
+}
+
+/// What all calls of a server share.
+#[derive(Debug)]
+struct ServerState {
+    /// Handlers are told by it. Apart from the phase: a handler may keep its receiver.
+    draining: watch::Sender<bool>,
+    counters: Counting,
+    /// `None` without a limit for the whole server.
+    slots: Option<Arc<Slots>>,
 }
 
 impl Server {
@@ -131,34 +159,50 @@ impl Server {
             methods,
             config,
             phase,
+            state,
         } = &*self.shared;
-        let side = ServerSide::new(Arc::clone(methods), config.limits, canary);
+        let methods = Arc::clone(methods);
+        let side = ServerSide::new(methods, config.limits, Arc::clone(state), canary);
         let connection = Connection::new(stream, side, &config.keepalive, config.driver_thread);
         let shared = Arc::clone(connection.shared());
         let mut driver = pin!(connection.run());
         let mut phase = phase.subscribe();
-        tokio::select! {
-            biased;
-            end = &mut driver => return end,
-            _ = phase.wait_for(|phase| *phase != Phase::Serving) => shared.close(),
-        }
-        tokio::select! {
-            biased;
-            end = &mut driver => return end,
-            _ = phase.wait_for(|phase| *phase == Phase::Stopped) => shared.abort(),
+        for next in [Phase::Draining, Phase::Ending, Phase::Stopped] {
+            tokio::select! {
+                biased;
+                end = &mut driver => return end,
+                _ = phase.wait_for(|phase| *phase >= next) => {}
+            }
+            match next {
+                Phase::Draining => shared.close(),
+                // Or the connection has ended.
+                Phase::Ending => drop(shared.tell(Command::EndRequests)),
+                _ => shared.abort(),
+            }
         }
         driver.await
     }
 
-    /// Stops accepting, lets calls that run end, refuses new ones with UNAVAILABLE, and closes
-    /// each connection when its last answer is written. What is not done after `limit` is cut.
+    /// What has become of calls so far, on all connections.
+    pub fn counters(&self) -> ServerCounters {
+        self.shared.state.counters.now()
+    }
+
+    /// Stops accepting, lets calls that run or wait end, refuses new ones with UNAVAILABLE, and
+    /// closes each connection when its last answer is written. What is not done after `limit` is
+    /// cut.
+    ///
+    /// Handlers are told at once, by [`Context::draining`]: those that wait for something rare, or
+    /// serve a stream without an end, should end then. For those of streams that do not look,
+    /// [`Requests`] fail with UNAVAILABLE when half of the `limit` has passed, behind what was
+    /// received: a stream that ends in time is not cut in its middle.
     ///
     /// Returns whether all ended in time. The server serves nothing afterwards.
     ///
     /// [`serve`](Self::serve) and [`serve_connection`](Self::serve_connection) do the work, so they
     /// must go on being polled: in tasks of their own, or joined with this future. If they are not,
     /// this returns false 1 s after the limit. A handler that stops its own server spawns this
-    /// future, since one that awaited it would wait for itself.
+    /// future, since one that awaited it would wait for itself. Its call is answered.
     ///
     /// # Panics
     ///
@@ -168,18 +212,30 @@ impl Server {
     ///
     /// Dropping the future leaves the server draining, without a limit.
     pub async fn shutdown(&self, limit: Duration) -> bool {
-        let phase = &self.shared.phase;
-        phase.send_if_modified(|phase| {
-            let serving = *phase == Phase::Serving;
-            if serving {
-                *phase = Phase::Draining;
-            }
-            serving
-        });
-        let drained = tokio::time::timeout(limit, phase.closed()).await.is_ok();
-        phase.send_replace(Phase::Stopped);
+        let half = limit / 2;
+        self.enter(Phase::Draining);
+        self.shared.state.draining.send_replace(true);
+        let drained = self.closed_within(half).await || {
+            self.enter(Phase::Ending);
+            self.closed_within(limit - half).await
+        };
+        self.enter(Phase::Stopped);
         // Only so that their sockets are closed when this returns.
-        let _ = tokio::time::timeout(STOP_PATIENCE, phase.closed()).await;
+        self.closed_within(STOP_PATIENCE).await;
         drained
+    }
+
+    /// Goes on to this phase, unless another shutdown has come further.
+    fn enter(&self, next: Phase) {
+        self.shared.phase.send_if_modified(|phase| {
+            let earlier = *phase < next;
+            *phase = next.max(*phase);
+            earlier
+        });
+    }
+
+    async fn closed_within(&self, limit: Duration) -> bool {
+        let closed = self.shared.phase.closed();
+        tokio::time::timeout(limit, closed).await.is_ok()
     }
 }

@@ -2,19 +2,24 @@
 //!
 //! The invariant: every request that is taken is answered once, and the reader waits for none.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::debug;
 
+use super::ServerState;
 use super::canary::{Canary, STALLED};
 use super::context::Context;
-use super::method::{Method, Methods, Responder, Served};
+use super::guard::expired;
+use super::method::{Method, Methods};
+use super::responder::{Held, Responder};
+use super::slots::Slot;
 use super::streaming::answered;
+use super::waiting::{Incoming, Waiting};
 use crate::config::ServerLimits;
-use crate::connection::{Inbox, Messages, Overflow, Side, Turn};
+use crate::connection::{Inbox, Messages, Overflow, Shared, Side, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::liveness::Pending;
@@ -31,6 +36,14 @@ pub(crate) enum Command {
     Answered,
     /// One of them has ended its stream.
     StreamEnded { stream_id: u32 },
+    /// A call was answered while its handler runs on.
+    AnsweredEarly,
+    /// The handler of such a call has ended.
+    HandlerEnded,
+    /// The server lets one more handler of this connection run.
+    Granted(Slot),
+    /// The server shuts down: no more requests for streams.
+    EndRequests,
 }
 
 #[derive(Debug)]
@@ -40,33 +53,32 @@ pub(super) struct ServerSide {
     requests: Requests,
     uploads: Uploads<Arc<Inbox<Status>>>,
     running: usize,
-    /// Requests that wait for a handler to end, in their order.
-    waiting: VecDeque<Incoming>,
+    /// Requests that wait for a handler to end.
+    waiting: Waiting,
+    /// Whom the server gives the next slot to, while this connection is in the queue for one.
+    in_queue: Option<Arc<Shared<Command>>>,
+    state: Arc<ServerState>,
     canary: Canary,
     /// When it is sent because of requests that are still unanswered then.
     canary_due: Option<Duration>,
 }
 
-/// A request that was taken.
-#[derive(Debug)]
-struct Incoming {
-    served: Arc<Served>,
-    stream_id: u32,
-    request: Request,
-    /// Of a method that takes many requests: what has come of them.
-    messages: Option<Messages<Status>>,
-    deadline: Option<Duration>,
-}
-
 impl ServerSide {
-    pub(super) fn new(methods: Arc<Methods>, limits: ServerLimits, canary: Canary) -> Self {
+    pub(super) fn new(
+        methods: Arc<Methods>,
+        limits: ServerLimits,
+        state: Arc<ServerState>,
+        canary: Canary,
+    ) -> Self {
         Self {
             methods,
             limits,
             requests: Requests::default(),
             uploads: Uploads::default(),
             running: 0,
-            waiting: VecDeque::new(),
+            waiting: Waiting::new(&limits),
+            in_queue: None,
+            state,
             canary,
             canary_due: None,
         }
@@ -111,17 +123,16 @@ impl ServerSide {
                 }
             },
         };
-        let runs = self.running < self.limits.handlers;
-        if !runs && self.waiting.len() >= self.limits.waiting {
-            return Err(Status::new(
-                Code::RESOURCE_EXHAUSTED,
-                format!(
-                    "{} calls are running on this connection and {} are waiting",
-                    self.running,
-                    self.waiting.len()
-                ),
-            ));
+        let size = frame.payload.len();
+        let start = if self.waiting.is_empty() {
+            self.may_start(turn)
+        } else {
+            None
+        };
+        if start.is_none() {
+            self.make_room(size, turn)?;
         }
+        let place = served.admit().inspect_err(|_| self.count_refused())?;
         let messages = takes_many.then(|| {
             let payload = std::mem::take(&mut request.payload);
             self.open_upload(stream_id, flags, payload)
@@ -133,15 +144,16 @@ impl ServerSide {
         turn.machine.handle_call_started(turn.now);
         let incoming = Incoming {
             served,
+            place,
             stream_id,
             request,
             messages,
             deadline,
+            size,
         };
-        if runs {
-            self.start(incoming, turn);
-        } else {
-            self.waiting.push_back(incoming);
+        match start {
+            Some(slot) => self.start(incoming, slot, turn),
+            None => self.waiting.push(incoming),
         }
         // Nobody would see the flag on a connection on which no PING has come.
         if turn.machine.support() == Support::Yes {
@@ -149,6 +161,48 @@ impl ServerSide {
             self.canary_due.get_or_insert(due);
         }
         Ok(())
+    }
+
+    /// The right to run one more handler, if there is one now: with the slot for it where the
+    /// server has slots.
+    fn may_start(&mut self, turn: &Turn<'_, Command>) -> Option<Option<Slot>> {
+        if self.running >= self.limits.handlers || self.in_queue.is_some() {
+            return None;
+        }
+        let Some(slots) = &self.state.slots else {
+            return Some(None);
+        };
+        let slot = slots.take_or_enter(turn.shared);
+        if slot.is_none() {
+            self.in_queue = Some(Arc::clone(turn.shared));
+        }
+        slot.map(Some)
+    }
+
+    /// Makes room for a request that waits, or refuses it.
+    fn make_room(&mut self, size: usize, turn: &mut Turn<'_, Command>) -> Result<(), Status> {
+        if !self.waiting.has_room(size) {
+            for incoming in self.waiting.expire(turn.now) {
+                self.expire(incoming, turn);
+            }
+        }
+        if self.waiting.has_room(size) {
+            return Ok(());
+        }
+        self.count_refused();
+        Err(Status::new(
+            Code::RESOURCE_EXHAUSTED,
+            format!(
+                "{} calls are running on this connection and {} are waiting, of {} bytes",
+                self.running,
+                self.waiting.len(),
+                self.waiting.bytes(),
+            ),
+        ))
+    }
+
+    fn count_refused(&self) {
+        self.state.counters.refused.fetch_add(1, Relaxed);
     }
 
     /// Takes messages of a stream from now on: they may come before its handler starts.
@@ -170,15 +224,21 @@ impl ServerSide {
         messages
     }
 
-    fn start(&mut self, incoming: Incoming, turn: &Turn<'_, Command>) {
+    fn start(&mut self, incoming: Incoming, slot: Option<Slot>, turn: &Turn<'_, Command>) {
         self.running += 1;
         let Incoming {
             served,
+            place,
             stream_id,
             request,
             messages,
             deadline,
+            size: _,
         } = incoming;
+        let held = Held {
+            _slot: slot,
+            _place: place,
+        };
         let shared = Arc::clone(turn.shared);
         let context = Context::new(
             Arc::clone(&shared),
@@ -191,14 +251,15 @@ impl ServerSide {
         let limit = self.limits.owed_bytes;
         match &served.method {
             Method::Unary(method) => {
-                method.start(context, request.payload, Responder::new(shared, stream_id));
+                let responder = Responder::new(shared, stream_id, held);
+                method.start(context, request.payload, responder);
             }
             Method::ServerStream(start) => {
-                let responder = Responder::of_stream(shared, stream_id, limit);
+                let responder = Responder::of_stream(shared, stream_id, held, limit);
                 start(context, request.payload, responder);
             }
             Method::Upload(start) => {
-                let responder = Responder::of_stream(shared, stream_id, limit);
+                let responder = Responder::of_stream(shared, stream_id, held, limit);
                 // There is a queue for each method that takes one.
                 if let Some(messages) = messages {
                     start(context, messages, responder);
@@ -207,16 +268,21 @@ impl ServerSide {
         }
     }
 
-    fn handle_data(&mut self, frame: Frame, turn: &Turn<'_, Command>) {
+    fn handle_data(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) {
         let Header {
             stream_id, flags, ..
         } = frame.header;
+        let waiting = &mut self.waiting;
+        let push = |inbox: &Inbox<Status>| {
+            waiting.handle_message(stream_id, frame.payload.len())?;
+            inbox.push(frame.payload)
+        };
         let pushed = match self.uploads.handle_data(stream_id, flags) {
-            Upload::Message(inbox) => inbox.push(frame.payload).map_err(|overflow| {
+            Upload::Message(inbox) => push(inbox).map_err(|overflow| {
                 let inbox = Arc::clone(inbox);
                 (inbox, overflow)
             }),
-            Upload::Last(inbox) => match inbox.push(frame.payload) {
+            Upload::Last(inbox) => match push(&inbox) {
                 Ok(()) => {
                     inbox.close();
                     Ok(())
@@ -240,30 +306,63 @@ impl ServerSide {
         }
     }
 
-    /// Ends a stream whose messages cannot be taken. Its handler sees the same status.
+    /// Ends a stream whose messages cannot be taken. Its handler sees the same status; one that has
+    /// not begun never does.
     fn fail(
         &mut self,
         stream_id: u32,
         inbox: &Inbox<Status>,
         message: String,
-        turn: &Turn<'_, Command>,
+        turn: &mut Turn<'_, Command>,
     ) {
         self.uploads.close(stream_id);
         let status = Status::new(Code::RESOURCE_EXHAUSTED, message);
         debug!(stream_id, %status, "a stream fails");
         turn.end_stream(stream_id, encode_status(stream_id, &status));
         inbox.fail(status);
+        if self.waiting.remove(stream_id).is_some() {
+            turn.shared.release();
+            turn.machine.handle_call_ended(turn.now);
+        }
     }
 
-    /// A handler has ended, and the next one may begin.
-    fn handle_answered(&mut self, turn: &mut Turn<'_, Command>) {
-        self.running -= 1;
+    /// Answers a request that ran out of time while it waited.
+    fn expire(&mut self, incoming: Incoming, turn: &mut Turn<'_, Command>) {
+        self.state.counters.expired.fetch_add(1, Relaxed);
+        let stream_id = incoming.stream_id;
+        let frame = encode_status(stream_id, &expired());
+        if let Method::Unary(_) = incoming.served.method {
+            turn.send(stream_id, frame);
+        } else {
+            self.uploads.close(stream_id);
+            turn.end_stream(stream_id, frame);
+        }
+        turn.shared.release();
         turn.machine.handle_call_ended(turn.now);
-        match self.waiting.pop_front() {
-            // The last commands are taken after the end, where there may be no runtime left to
-            // start a handler on, and nobody to receive what it answers.
-            Some(incoming) if !turn.shared.has_ended() => self.start(incoming, turn),
-            _ => {}
+    }
+
+    /// Starts what waits, as far as it may.
+    fn start_waiting(&mut self, mut granted: Option<Slot>, turn: &mut Turn<'_, Command>) {
+        // The last commands are taken after the end, where there may be no runtime left to start a
+        // handler on, and nobody to receive what it answers.
+        if turn.shared.has_ended() {
+            return;
+        }
+        while let Some(front) = self.waiting.front() {
+            if front.has_expired(turn.now) {
+                if let Some(incoming) = self.waiting.pop() {
+                    self.expire(incoming, turn);
+                }
+                continue;
+            }
+            let start = match granted.take() {
+                Some(slot) if self.running < self.limits.handlers => Some(Some(slot)),
+                _ => self.may_start(turn),
+            };
+            let Some(slot) = start else { return };
+            if let Some(incoming) = self.waiting.pop() {
+                self.start(incoming, slot, turn);
+            }
         }
     }
 }
@@ -275,13 +374,32 @@ impl Side for ServerSide {
 
     fn handle_command(&mut self, command: Command, turn: &mut Turn<'_, Command>) {
         match command {
-            Command::Answered => self.handle_answered(turn),
+            Command::Answered => {
+                self.running -= 1;
+                turn.machine.handle_call_ended(turn.now);
+                self.start_waiting(None, turn);
+            }
             Command::StreamEnded { stream_id } => {
                 // What still comes is for nobody.
                 if let Some(inbox) = self.uploads.close(stream_id) {
                     inbox.fail(answered());
                 }
-                self.handle_answered(turn);
+                self.handle_command(Command::Answered, turn);
+            }
+            Command::AnsweredEarly => turn.machine.handle_call_ended(turn.now),
+            Command::HandlerEnded => {
+                self.running -= 1;
+                self.start_waiting(None, turn);
+            }
+            Command::Granted(slot) => {
+                self.in_queue = None;
+                self.start_waiting(Some(slot), turn);
+            }
+            Command::EndRequests => {
+                let message = "the server is shutting down";
+                for inbox in self.uploads.drain() {
+                    inbox.fail(Status::new(Code::UNAVAILABLE, message));
+                }
             }
         }
     }
@@ -373,6 +491,9 @@ impl Side for ServerSide {
     fn end(&mut self, end: &ConnectionError) {
         // Handlers that run see it by their context; those that wait never begin.
         self.waiting.clear();
+        if let (Some(slots), Some(connection)) = (&self.state.slots, self.in_queue.take()) {
+            slots.leave(&connection);
+        }
         for inbox in self.uploads.drain() {
             let message = format!("the connection has ended: {end}");
             inbox.fail(Status::new(Code::UNAVAILABLE, message));

@@ -2,19 +2,23 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use protobuf::Message;
 
 use super::context::Context;
-use super::method::{Method, Responder};
+use super::guard::{self, Guard};
+use super::method::Method;
 use super::requests::Command;
+use super::responder::Responder;
 use crate::connection::{Messages, NotSent, Outlet};
 use crate::status::{Code, Status};
 use crate::streaming::{Decode, Encode};
+use crate::wire::Raw;
 
 /// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`].
 ///
@@ -42,7 +46,8 @@ impl<Q> Requests<Q> {
     ///
     /// INVALID_ARGUMENT for a message that cannot be decoded; others may follow it. RESOURCE_EXHAUSTED
     /// if messages came faster than they were taken, or one was too large: the caller has been
-    /// told. UNAVAILABLE if the connection has ended, CANCELLED if the call has been answered.
+    /// told. UNAVAILABLE if the connection has ended, or a [shutdown](crate::Server::shutdown) waits
+    /// for the stream. CANCELLED if the call has been answered.
     ///
     /// # Cancel safety
     ///
@@ -127,7 +132,7 @@ pub(super) fn answered() -> Status {
     Status::new(Code::CANCELLED, "the call has been answered")
 }
 
-fn invalid(error: &protobuf::Error) -> Status {
+pub(super) fn invalid(error: &protobuf::Error) -> Status {
     Status::new(
         Code::INVALID_ARGUMENT,
         format!("the request's message cannot be decoded: {error}"),
@@ -148,11 +153,19 @@ where
         move |context, payload: Bytes, responder: Responder| {
             let handler = Arc::clone(&handler);
             tokio::spawn(async move {
+                let Some((mut context, mut responder)) = guard::begin(context, responder) else {
+                    return;
+                };
                 match decode(&payload) {
                     Ok(request) => {
+                        let guard = Guard::of(&mut context, &payload);
                         let outlet = responder.outlet();
                         let responses = Responses { outlet, encode };
-                        responder.end(handler(context, request, responses).await);
+                        let answer = pin!(handler(context, request, responses));
+                        let result = guard::guarded(guard, &mut responder, answer).await;
+                        if let Some(result) = result {
+                            responder.end(result);
+                        }
                     }
                     Err(error) => responder.refuse(&invalid(&error)),
                 }
@@ -175,10 +188,16 @@ where
     Method::Upload(Box::new(move |context, messages, responder: Responder| {
         let handler = Arc::clone(&handler);
         tokio::spawn(async move {
+            let Some((mut context, mut responder)) = guard::begin(context, responder) else {
+                return;
+            };
+            let guard = Guard::of(&mut context, &Bytes::new());
             let requests = Requests { messages, decode };
-            match handler(context, requests).await {
-                Ok(response) => reply(responder, response),
-                Err(status) => responder.refuse(&status),
+            let answer = pin!(handler(context, requests));
+            match guard::guarded(guard, &mut responder, answer).await {
+                Some(Ok(response)) => reply(responder, response),
+                Some(Err(status)) => responder.refuse(&status),
+                None => {}
             }
         });
     }))
@@ -197,10 +216,25 @@ where
     Method::Upload(Box::new(move |context, messages, responder: Responder| {
         let handler = Arc::clone(&handler);
         tokio::spawn(async move {
+            let Some((mut context, mut responder)) = guard::begin(context, responder) else {
+                return;
+            };
+            let guard = Guard::of(&mut context, &Bytes::new());
             let requests = Requests { messages, decode };
             let outlet = responder.outlet();
             let responses = Responses { outlet, encode };
-            responder.end(handler(context, requests, responses).await);
+            let answer = pin!(handler(context, requests, responses));
+            if let Some(result) = guard::guarded(guard, &mut responder, answer).await {
+                responder.end(result);
+            }
         });
     }))
+}
+
+pub(super) fn reply_message<R: Message>(responder: Responder, response: R) {
+    responder.reply(&response);
+}
+
+pub(super) fn reply_bytes(responder: Responder, response: Bytes) {
+    responder.reply(&Raw(&response));
 }

@@ -1,0 +1,266 @@
+//! What a method does about deadlines, and how often it may run.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use protobuf::Message;
+
+use super::method::Method;
+use crate::hook::Hook;
+use crate::status::{Code, Status};
+
+/// What is set for a method, or for all methods of a server. What is not set is as if this did not
+/// exist: a call of a method without options costs no timer and no memory for them.
+///
+/// See [`ServerBuilder::method`](crate::ServerBuilder::method), [`Service::method`](crate::Service::method)
+/// and [`ServerBuilder::every_method`](crate::ServerBuilder::every_method).
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until they are given to a server"]
+pub struct MethodOptions {
+    timeout: Option<Duration>,
+    on_deadline: Option<OnDeadline>,
+    soft: Option<(Duration, SoftReply)>,
+    call_limit: Option<usize>,
+}
+
+/// What becomes of a handler whose caller has given up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDeadline {
+    /// It runs to its end, since work that was begun is often better ended, and its answer is sent.
+    ///
+    /// By a late answer a caller of this crate learns that the peer is well again
+    /// ([`Error::late_answer`](crate::Error::late_answer)), and some clients keep a call that timed
+    /// out in memory until it comes. A Go client logs an error for each.
+    #[default]
+    AnswerLate,
+    /// It runs to its end, and the answer of a unary call is dropped. For callers that log an error
+    /// for each late answer and keep nothing until it comes, as Go does.
+    DropAnswer,
+    /// It is dropped at the deadline, wherever it awaits, and the call is answered
+    /// DEADLINE_EXCEEDED.
+    Cancel,
+}
+
+impl MethodOptions {
+    /// Nothing is set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long a handler may run, at least 1 ns; none by default. Then it is dropped, wherever it
+    /// awaits, and its call is answered DEADLINE_EXCEEDED unless it has been answered before. The
+    /// call's [deadline](crate::Context::deadline) is never later.
+    ///
+    /// It begins when the handler does. For callers without a deadline of their own, and against
+    /// handlers that never come back.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// What becomes of a handler whose caller has given up. [`OnDeadline::AnswerLate`] by default.
+    pub fn on_deadline(mut self, on_deadline: OnDeadline) -> Self {
+        self.on_deadline = Some(on_deadline);
+        self
+    }
+
+    /// Answers a unary call with `reply` when so little is left of its time, while its handler runs
+    /// on to its end. What the handler returns later is dropped, at debug level, and
+    /// [counted](crate::ServerCounters::results_dropped).
+    ///
+    /// For callers that take a late answer for a lost connection, as a container runtime does that
+    /// throws out a plugin which misses its 2 s. The reply travels, and the caller's clock began
+    /// before ours: 100 to 200 ms are a sane `margin`. A call with less than twice the margin left
+    /// is answered at half of its time, so that its handler always has the other half. One without
+    /// a deadline, its caller's or a [`timeout`](Self::timeout), is not answered early.
+    ///
+    /// The handler counts for the limits, and holds up a shutdown, until its own end. That of a
+    /// [`timeout`](Self::timeout) or of [`OnDeadline::Cancel`] still stops it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use protobuf::well_known_types::wrappers::StringValue;
+    /// # type CreateContainerRequest = StringValue;
+    /// # type CreateContainerResponse = StringValue;
+    /// # use ttrpc_keepalive::Status;
+    /// use ttrpc_keepalive::{Context, MethodOptions, Server, SoftReply};
+    ///
+    /// # async fn adjust(_: CreateContainerRequest) -> Result<CreateContainerResponse, Status> {
+    /// #     Ok(CreateContainerResponse::new())
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// const PLUGIN: &str = "nri.pkg.api.v1alpha1.Plugin";
+    ///
+    /// // To a runtime an empty response in time means: nothing to adjust. The plugin stays.
+    /// let nothing = SoftReply::message(&CreateContainerResponse::new());
+    /// let in_time = MethodOptions::new().soft_deadline(Duration::from_millis(150), nothing);
+    /// let server = Server::builder()
+    ///     .unary(PLUGIN, "CreateContainer", |_: Context, event: CreateContainerRequest| {
+    ///         adjust(event) // may take longer than the runtime waits
+    ///     })
+    ///     .method(PLUGIN, "CreateContainer", in_time)
+    ///     .build()?;
+    /// # let _ = server; Ok(()) }
+    /// ```
+    ///
+    /// Inside of a handler, where the reply depends on how far it has come, no option is needed:
+    /// one that waits at most until [`Context::deadline`](crate::Context::deadline) less a margin
+    /// for a task that it has spawned returns what it has, and the task runs on.
+    pub fn soft_deadline(mut self, margin: Duration, reply: SoftReply) -> Self {
+        self.soft = Some((margin, reply));
+        self
+    }
+
+    /// Calls of the method that run or wait at one time, on all connections of the server: at least
+    /// 1, without a limit by default. Further ones are answered RESOURCE_EXHAUSTED at once. They do
+    /// not wait, since behind them others would that could run.
+    pub fn call_limit(mut self, calls: usize) -> Self {
+        self.call_limit = Some(calls);
+        self
+    }
+
+    /// What is set here goes before what is set in `other`.
+    pub(super) fn or(self, other: &Self) -> Self {
+        Self {
+            timeout: self.timeout.or(other.timeout),
+            on_deadline: self.on_deadline.or(other.on_deadline),
+            soft: self.soft.or_else(|| other.soft.clone()),
+            call_limit: self.call_limit.or(other.call_limit),
+        }
+    }
+
+    /// The name of a setting that is 0.
+    pub(super) fn zero(&self) -> Option<&'static str> {
+        if self.call_limit == Some(0) {
+            return Some("call_limit");
+        }
+        (self.timeout == Some(Duration::ZERO)).then_some("timeout")
+    }
+
+    pub(super) fn has_soft_deadline(&self) -> bool {
+        self.soft.is_some()
+    }
+
+    /// What of it is for this method.
+    pub(super) fn of(&self, method: &Method) -> Self {
+        let soft = self.soft.clone().filter(|_| method.is_unary());
+        Self {
+            soft,
+            ..self.clone()
+        }
+    }
+}
+
+/// What is answered at a [soft deadline](MethodOptions::soft_deadline).
+#[derive(Clone)]
+pub struct SoftReply(Reply);
+
+#[derive(Clone)]
+enum Reply {
+    Fixed(Result<Bytes, Status>),
+    Made(Arc<Make>),
+}
+
+type Make = dyn Fn(Bytes) -> Result<Bytes, Status> + Send + Sync;
+
+impl SoftReply {
+    /// The same message for every call.
+    pub fn message<R: Message>(reply: &R) -> Self {
+        Self(Reply::Fixed(encode(reply)))
+    }
+
+    /// The same bytes for every call, of a message that was encoded elsewhere.
+    pub fn bytes(reply: impl Into<Bytes>) -> Self {
+        Self(Reply::Fixed(Ok(reply.into())))
+    }
+
+    /// A status for every call.
+    pub fn status(status: Status) -> Self {
+        Self(Reply::Fixed(Err(status)))
+    }
+
+    /// A message, or a status, made of the request, which is decoded once more when it comes to
+    /// that. `make` must return at once: the handler does not run meanwhile. A panic in it costs
+    /// the call, and ends the handler.
+    pub fn from_request<Q: Message, R: Message>(
+        make: impl Fn(Q) -> Result<R, Status> + Send + Sync + 'static,
+    ) -> Self {
+        Self::from_bytes(move |request| {
+            let request = Q::parse_from_tokio_bytes(&request);
+            let request = request.map_err(|error| super::streaming::invalid(&error))?;
+            encode(&make(request)?)
+        })
+    }
+
+    /// [`from_request`](Self::from_request) with bytes.
+    pub fn from_bytes(
+        make: impl Fn(Bytes) -> Result<Bytes, Status> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Reply::Made(Arc::new(make)))
+    }
+
+    /// What must be kept of a request. Nothing for a reply that does not need it: a frame is large.
+    pub(super) fn keep(&self, request: &Bytes) -> Option<Bytes> {
+        match self.0 {
+            Reply::Fixed(_) => None,
+            Reply::Made(_) => Some(request.clone()),
+        }
+    }
+
+    pub(super) fn make(&self, request: Option<Bytes>) -> Result<Bytes, Status> {
+        match &self.0 {
+            Reply::Fixed(reply) => reply.clone(),
+            Reply::Made(make) => make(request.unwrap_or_default()),
+        }
+    }
+}
+
+fn encode<R: Message>(reply: &R) -> Result<Bytes, Status> {
+    let encoded = reply.write_to_bytes().map_err(|error| {
+        let message = format!("the response cannot be encoded: {error}");
+        Status::new(Code::INTERNAL, message)
+    });
+    encoded.map(Bytes::from)
+}
+
+impl fmt::Debug for SoftReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Reply::Fixed(Ok(message)) => write!(f, "SoftReply({} bytes)", message.len()),
+            Reply::Fixed(Err(status)) => write!(f, "SoftReply({status})"),
+            Reply::Made(_) => f.write_str("SoftReply(made of the request)"),
+        }
+    }
+}
+
+/// What holds for the calls of one method.
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) hook: Option<Hook>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) on_deadline: OnDeadline,
+    pub(super) soft: Option<(Duration, SoftReply)>,
+    pub(super) call_limit: Option<usize>,
+}
+
+impl Policy {
+    /// `None` if nothing is set.
+    pub(super) fn new(options: MethodOptions, hook: Option<Hook>) -> Option<Self> {
+        let policy = Self {
+            hook,
+            timeout: options.timeout,
+            on_deadline: options.on_deadline.unwrap_or_default(),
+            soft: options.soft,
+            call_limit: options.call_limit,
+        };
+        let is_set = policy.hook.is_some()
+            || policy.timeout.is_some()
+            || policy.on_deadline != OnDeadline::default()
+            || policy.soft.is_some()
+            || policy.call_limit.is_some();
+        is_set.then_some(policy)
+    }
+}

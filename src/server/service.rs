@@ -1,0 +1,259 @@
+//! Methods that share a state.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use protobuf::Message;
+
+use super::builder::Registered;
+use super::context::Context;
+use super::method;
+use super::options::MethodOptions;
+use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
+use crate::status::Status;
+use crate::streaming::{decode_bytes, decode_message, encode_bytes, encode_message};
+
+/// Methods of one service that share a state, for [`ServerBuilder::service`].
+///
+/// Each handler is given the state as its first argument; otherwise the methods are those of
+/// [`ServerBuilder`]. A handler may be a closure, or an associated function of the state:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use protobuf::well_known_types::wrappers::StringValue;
+/// use ttrpc_keepalive::{Context, Server, Service, Status};
+///
+/// #[derive(Default)]
+/// struct Echo {
+///     said: AtomicU64,
+/// }
+///
+/// impl Echo {
+///     async fn say(self: Arc<Self>, _: Context, request: StringValue) -> Result<StringValue, Status> {
+///         self.said.fetch_add(1, Ordering::Relaxed);
+///         Ok(request)
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let service = Service::new("demo.Echo", Arc::new(Echo::default()))
+///     .unary("Say", Echo::say)
+///     .unary("Count", |echo, _, _: StringValue| async move {
+///         let mut count = StringValue::new();
+///         count.value = echo.said.load(Ordering::Relaxed).to_string();
+///         Ok(count)
+///     });
+/// let server = Server::builder().service(service).build()?;
+/// # let _ = server; Ok(()) }
+/// ```
+///
+/// [`ServerBuilder`]: crate::ServerBuilder
+/// [`ServerBuilder::service`]: crate::ServerBuilder::service
+#[must_use = "a service does nothing until it is given to a server"]
+pub struct Service<S> {
+    name: String,
+    state: Arc<S>,
+    methods: Registered,
+    options: Vec<(String, String, MethodOptions)>,
+}
+
+impl<S: Send + Sync + 'static> Service<S> {
+    /// A service with no methods. `name` is its full name, as `demo.Echo`.
+    pub fn new(name: &str, state: Arc<S>) -> Self {
+        Self {
+            name: name.to_owned(),
+            state,
+            methods: Registered::default(),
+            options: Vec::new(),
+        }
+    }
+
+    /// As [`ServerBuilder::unary`](crate::ServerBuilder::unary).
+    pub fn unary<Q, R, Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Q) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<R, Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, request| handler(Arc::clone(&state), context, request);
+        self.methods.add(&self.name, method, method::unary(handler));
+        self
+    }
+
+    /// As [`ServerBuilder::unary_bytes`](crate::ServerBuilder::unary_bytes).
+    pub fn unary_bytes<Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Bytes) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, request| handler(Arc::clone(&state), context, request);
+        self.methods
+            .add(&self.name, method, method::unary_bytes(handler));
+        self
+    }
+
+    /// As [`ServerBuilder::server_stream`](crate::ServerBuilder::server_stream).
+    pub fn server_stream<Q, R, Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, request, responses| {
+            handler(Arc::clone(&state), context, request, responses)
+        };
+        self.methods.add(
+            &self.name,
+            method,
+            streaming::server_stream(handler, (decode_message, encode_message)),
+        );
+        self
+    }
+
+    /// As [`ServerBuilder::client_stream`](crate::ServerBuilder::client_stream).
+    pub fn client_stream<Q, R, Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Requests<Q>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<R, Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
+        self.methods.add(
+            &self.name,
+            method,
+            streaming::client_stream(handler, decode_message, reply_message),
+        );
+        self
+    }
+
+    /// As [`ServerBuilder::bidi_stream`](crate::ServerBuilder::bidi_stream).
+    pub fn bidi_stream<Q, R, Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, requests, responses| {
+            handler(Arc::clone(&state), context, requests, responses)
+        };
+        self.methods.add(
+            &self.name,
+            method,
+            streaming::bidi_stream(handler, (decode_message, encode_message)),
+        );
+        self
+    }
+
+    /// As [`ServerBuilder::server_stream_bytes`](crate::ServerBuilder::server_stream_bytes).
+    pub fn server_stream_bytes<Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Bytes, Responses<[u8]>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, request, responses| {
+            handler(Arc::clone(&state), context, request, responses)
+        };
+        self.methods.add(
+            &self.name,
+            method,
+            streaming::server_stream(handler, (decode_bytes, encode_bytes)),
+        );
+        self
+    }
+
+    /// As [`ServerBuilder::client_stream_bytes`](crate::ServerBuilder::client_stream_bytes).
+    pub fn client_stream_bytes<Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Requests<Bytes>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
+        self.methods.add(
+            &self.name,
+            method,
+            streaming::client_stream(handler, decode_bytes, reply_bytes),
+        );
+        self
+    }
+
+    /// As [`ServerBuilder::bidi_stream_bytes`](crate::ServerBuilder::bidi_stream_bytes).
+    pub fn bidi_stream_bytes<Answer>(
+        mut self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Requests<Bytes>, Responses<[u8]>) -> Answer
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<(), Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, requests, responses| {
+            handler(Arc::clone(&state), context, requests, responses)
+        };
+        self.methods.add(
+            &self.name,
+            method,
+            streaming::bidi_stream(handler, (decode_bytes, encode_bytes)),
+        );
+        self
+    }
+
+    /// Sets options of one method, as [`ServerBuilder::method`](crate::ServerBuilder::method).
+    pub fn method(mut self, method: &str, options: MethodOptions) -> Self {
+        let (service, method) = (self.name.clone(), method.to_owned());
+        self.options.push((service, method, options));
+        self
+    }
+}
+
+impl<S> Service<S> {
+    pub(super) fn into_parts(self) -> (Registered, Vec<(String, String, MethodOptions)>) {
+        (self.methods, self.options)
+    }
+}
+
+impl<S> fmt::Debug for Service<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("name", &self.name)
+            .field("methods", &self.methods)
+            .finish_non_exhaustive()
+    }
+}

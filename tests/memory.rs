@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, ping};
-use ttrpc_keepalive::{Client, Listener, State};
+use ttrpc_keepalive::{Client, Listener, MethodOptions, SoftReply, State};
 
 async fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
@@ -56,6 +56,54 @@ async fn sequential_calls_leave_nothing_behind() {
     );
     assert_eq!(client.snapshot().late_calls_unanswered(), 0);
     assert!(matches!(client.snapshot().state(), State::Alive));
+}
+
+// C1, C2: handlers that have answered before the reader has done with their requests, streams of
+// each kind, and handlers that run on behind their answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_and_streams_on_threads_leave_nothing_behind_on_the_server() {
+    let _turn = turn().await;
+    let soft = MethodOptions::new().soft_deadline(secs(1), SoftReply::message(&text("")));
+    let server = streams()
+        .method("demo.Echo", "Sleep", soft)
+        .total_handler_limit(8);
+    let server = server.build().unwrap();
+    let (client, _) = pair(server.clone(), Client::builder(), 64 << 10);
+    let mut before = 0;
+    for round in 0..5 {
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    for _ in 0..500 {
+                        say(&client).await.unwrap();
+                        let (mut sender, mut receiver) = echoed(&client).await;
+                        sender.send(&text("a")).await.unwrap();
+                        sender.finish();
+                        while receiver.next().await.is_some() {}
+                        let mut receiver = count(&client, "3").await;
+                        while receiver.next().await.is_some() {}
+                    }
+                    for _ in 0..5 {
+                        // Answered at half of its time, or late on a machine that is busy.
+                        let _ = sleep_within(&client, ms(80), ms(100)).await;
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        if round == 1 {
+            before = resident();
+        }
+    }
+    assert!(
+        resident() < before + (2 << 20),
+        "{} and {before}",
+        resident()
+    );
+    assert!(server.shutdown(secs(10)).await, "no call is left over");
 }
 
 // Calls that are dropped or late at once, over and over.

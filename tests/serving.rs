@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::DuplexStream;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Duration, Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request, ping};
@@ -354,10 +355,9 @@ async fn a_handler_that_stops_its_server_is_answered() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_handler_learns_that_its_caller_is_dead() {
-    let (told, end) = tokio::sync::mpsc::unbounded_channel();
-    let mut end = end;
+/// A server whose handler waits until nobody can receive its answer, and the reasons that it sees.
+fn waits_for_the_end() -> (Server, UnboundedReceiver<ConnectionError>) {
+    let (told, ends) = unbounded_channel();
     let server = Server::builder()
         .keepalive(Keepalive::every(secs(1)).timeout(secs(1)))
         .unary(
@@ -370,20 +370,38 @@ async fn a_handler_learns_that_its_caller_is_dead() {
                     Ok::<_, Status>(q)
                 }
             },
-        )
-        .build()
-        .unwrap();
+        );
+    (server.build().unwrap(), ends)
+}
+
+// A21
+#[tokio::test(start_paused = true)]
+async fn a_handler_learns_that_its_caller_is_dead() {
+    let (server, mut ends) = waits_for_the_end();
     let mut peer = served(server);
     let start = Instant::now();
     // It has asked, so it may be asked; then it freezes.
     peer.send(ping(1)).await;
     peer.call(1, "Say", "hello").await;
-    let end = end.recv().await.unwrap();
+    let end = ends.recv().await.unwrap();
     assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
     assert_passed(start, secs(2));
 }
 
-// RFC KA-50
+// A21
+#[tokio::test(start_paused = true)]
+async fn a_handler_learns_that_its_caller_has_gone_away() {
+    let (server, mut ends) = waits_for_the_end();
+    let mut peer = served(server);
+    peer.call(1, "Say", "hello").await;
+    sleep(secs(1)).await;
+    let start = Instant::now();
+    drop(peer);
+    let end = ends.recv().await.unwrap();
+    assert!(matches!(end, ConnectionError::PeerClosed), "{end}");
+    assert_passed(start, secs(0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_parks_goes_on_when_its_answers_are_taken() {
     let server = echo().owed_limit(1000).build().unwrap();

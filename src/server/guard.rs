@@ -25,7 +25,7 @@ pub(super) fn begin(
     mut responder: Responder,
 ) -> Option<(Context, Responder)> {
     let remaining = context.remaining();
-    // It may have waited for a thread that another handler kept. RFC KA-34.
+    // It may have waited in the queue, or for a thread that another handler kept. RFC KA-34.
     if remaining == Some(Duration::ZERO) {
         context
             .served()

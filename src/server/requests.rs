@@ -348,13 +348,7 @@ impl ServerSide {
         if turn.shared.has_ended() {
             return;
         }
-        while let Some(front) = self.waiting.front() {
-            if front.has_expired(turn.now) {
-                if let Some(incoming) = self.waiting.pop() {
-                    self.expire(incoming, turn);
-                }
-                continue;
-            }
+        while !self.waiting.is_empty() {
             let start = match granted.take() {
                 Some(slot) if self.running < self.limits.handlers => Some(Some(slot)),
                 _ => self.may_start(turn),

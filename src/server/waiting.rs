@@ -76,10 +76,6 @@ impl Waiting {
         self.requests.push_back(incoming);
     }
 
-    pub(super) fn front(&self) -> Option<&Incoming> {
-        self.requests.front()
-    }
-
     pub(super) fn pop(&mut self) -> Option<Incoming> {
         let incoming = self.requests.pop_front()?;
         self.bytes -= incoming.size;

@@ -280,7 +280,10 @@ async fn a_shutdown_lets_calls_end_and_refuses_new_ones() {
     assert_eq!(error.status().unwrap().code(), Code::UNAVAILABLE);
     assert!(running.await.unwrap().is_ok());
     assert!(stopping.await.unwrap(), "all ended in time");
-    assert!(matches!(client.closed().await, ConnectionError::PeerClosed));
+    assert!(matches!(
+        client.closed().await,
+        ConnectionError::Announced(_)
+    ));
 }
 
 // Part 2 number 14

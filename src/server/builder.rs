@@ -331,12 +331,10 @@ impl ServerBuilder {
         }
         let mut methods = Methods::default();
         let mut add = |name: (String, String), method, options: MethodOptions| {
-            if let Some(setting) = options.zero() {
-                return Err(ConfigError::ZeroLimit { setting });
-            }
+            options.check()?;
             let policy = Policy::new(options, hook.clone());
             methods.add(Served::new(name, method, policy, Arc::clone(&state)));
-            Ok(())
+            Ok::<_, ConfigError>(())
         };
         for (name, options) in own {
             let unusable = |problem| ConfigError::Method {

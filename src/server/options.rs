@@ -8,6 +8,7 @@ use bytes::Bytes;
 use protobuf::Message;
 
 use super::method::Method;
+use crate::error::ConfigError;
 use crate::hook::Hook;
 use crate::status::{Code, Status};
 
@@ -132,12 +133,17 @@ impl MethodOptions {
         }
     }
 
-    /// The name of a setting that is 0.
-    pub(super) fn zero(&self) -> Option<&'static str> {
+    /// Refuses options with which no call could be made.
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
         if self.call_limit == Some(0) {
-            return Some("call_limit");
+            let setting = "call_limit";
+            return Err(ConfigError::ZeroLimit { setting });
         }
-        (self.timeout == Some(Duration::ZERO)).then_some("timeout")
+        if self.timeout == Some(Duration::ZERO) {
+            let setting = "timeout";
+            return Err(ConfigError::ZeroTimeout { setting });
+        }
+        Ok(())
     }
 
     pub(super) fn has_soft_deadline(&self) -> bool {

@@ -390,9 +390,8 @@ impl Side for ServerSide {
                 self.start_waiting(Some(slot), turn);
             }
             Command::EndRequests => {
-                let message = "the server is shutting down";
                 for inbox in self.uploads.drain() {
-                    inbox.fail(Status::new(Code::UNAVAILABLE, message));
+                    inbox.fail(Status::shutting_down());
                 }
             }
         }

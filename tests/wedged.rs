@@ -23,12 +23,12 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
-use ttrpc_keepalive::keepalive::Keepalive;
+use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::transport::{Look, Transport};
 use ttrpc_keepalive::wire::{Flags, MessageType, ping, ping_number};
 use ttrpc_keepalive::{
     ByteStream, Client, ClientBuilder, ConnectionError, Context, DeadReason, DriverThread, Error,
-    LateOutcome, Listener, Peer as Summary, ServerBuilder, Status, Verdict,
+    LateOutcome, Listener, Peer as Summary, ServerBuilder, State, Status, Verdict,
 };
 
 /// How long a blocked handler keeps its thread: far more than a loaded machine delays one.
@@ -81,6 +81,25 @@ async fn a_blocked_handler_makes_a_process_with_a_shared_driver_look_dead() {
     assert_eq!(end.dead_reason(), Some(DeadReason::Silent), "{error}");
     let counters = client.snapshot().counters().keepalive;
     assert_eq!(counters.suspect_entries, 1);
+}
+
+// A8: told with how long it lasts, and over without a new connection.
+#[tokio::test]
+async fn a_blocked_process_that_is_only_reported_is_suspect_for_that_time_and_then_alive() {
+    let client = Client::builder().keepalive(watch().on_silence(OnSilence::Report));
+    let client = called(client, one_thread(), blocking(DriverThread::Shared));
+    assert!(say(&client).await.is_ok());
+    let mut liveness = client.liveness();
+    let blocked = block(&client, BLOCK, secs(60));
+    let suspected = async {
+        while !matches!(liveness.next().await.unwrap().state(), State::Suspect) {}
+        let seen = client.snapshot();
+        assert!(seen.silent_for() >= ms(500) && seen.in_state_for() < BLOCK);
+    };
+    let (answer, ()) = tokio::join!(blocked, suspected);
+    assert!(answer.is_ok());
+    assert!(say(&client).await.is_ok());
+    assert!(matches!(client.snapshot().state(), State::Alive));
 }
 
 // RFC KA-19

@@ -94,6 +94,17 @@ async fn a_request_that_expires_while_it_waits_is_answered_without_its_handler()
     assert_eq!(code(&mut peer, 5).await, Code::OK);
     assert_passed(start, secs(3));
     assert_eq!(server.counters().expired, 1);
+    // RFC KA-34
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Sleep",
+        timeout_nano: -1,
+        metadata: &[],
+    };
+    let request = encode_request(7, Flags::NONE, &head, &text("1")).unwrap();
+    peer.send(request).await;
+    assert_eq!(code(&mut peer, 7).await, Code::DEADLINE_EXCEEDED);
+    assert_eq!(server.counters().expired, 2);
 }
 
 // As after a handler that kept the only thread: the task of the next one is there, and too late.

@@ -257,7 +257,8 @@ impl ServerBuilder {
     /// by default. Further requests wait on their connections.
     ///
     /// A handler that ends makes way for one of the connection that has waited longest, which then
-    /// waits behind the others: one with many requests does not keep the rest waiting.
+    /// waits behind the others: one with many requests does not keep the rest waiting. A handler
+    /// counts until its own end, although its connection has ended or its call was answered early.
     pub fn total_handler_limit(mut self, handlers: usize) -> Self {
         self.config.total_handlers = Some(handlers);
         self

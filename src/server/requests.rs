@@ -116,6 +116,7 @@ impl ServerSide {
             nanos => match u64::try_from(nanos) {
                 Ok(nanos) => Some(turn.now.saturating_add(Duration::from_nanos(nanos))),
                 Err(_) => {
+                    self.state.counters.expired.fetch_add(1, Relaxed);
                     return Err(Status::new(
                         Code::DEADLINE_EXCEEDED,
                         "the request had expired when it was sent",

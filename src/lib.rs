@@ -460,7 +460,7 @@ pub use hook::{AtEnd, CallEnd, CallStart, Outcome};
 pub use keepalive::{
     DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, Support, Unknown, Verdict,
 };
-pub use liveness::{Counters, Liveness, Snapshot, State};
+pub use liveness::{Counters, Liveness, Publisher, Snapshot, State, Traffic};
 pub use server::{
     Context, MethodOptions, OnDeadline, Requests, Responses, Server, ServerBuilder, ServerCounters,
     Service, SoftReply,

@@ -9,6 +9,10 @@ use std::time::Duration;
 use futures_core::Stream;
 use tokio::sync::watch;
 
+mod publisher;
+
+pub use publisher::{Publisher, Traffic};
+
 use crate::clock::Clock;
 use crate::error::ConnectionError;
 use crate::keepalive::{self, DeadReason, Evidence, Machine, Peer, Support};
@@ -67,7 +71,7 @@ pub(crate) struct Pending {
     pub(crate) oldest: Option<Duration>,
 }
 
-/// What the driver publishes. Instants are times since the connection began.
+/// What a driver publishes. Instants are times since the connection began.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) state: keepalive::State,

@@ -1,0 +1,107 @@
+//! Tells watchers what the rules of one connection know.
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::{Counters, Known, Liveness, Pending};
+use crate::clock::Clock;
+use crate::error::ConnectionError;
+use crate::keepalive::Machine;
+
+/// The other end of [`Liveness`]: publishes what a [`Machine`] knows, and keeps its time.
+///
+/// [`Client`](crate::Client) and [`Server`](crate::Server) do so by themselves. This is for who
+/// drives the rules of [`keepalive`](crate::keepalive) in another place, such as a layer around a
+/// byte stream.
+///
+/// ```
+/// use std::time::Duration;
+/// use ttrpc_keepalive::keepalive::{Keepalive, Machine, Role};
+/// use ttrpc_keepalive::{Publisher, Support, Traffic};
+///
+/// let mut machine = Machine::new(&Keepalive::on_demand(), Role::Client, 0);
+/// let publisher = Publisher::new(&machine);
+/// let liveness = publisher.liveness();
+///
+/// let now = publisher.now();
+/// machine.handle_bytes(now);
+/// machine.handle_pong(now, None, false);
+/// publisher.publish(now, &machine, &Traffic::default(), None);
+/// assert_eq!(liveness.snapshot().support(), Support::Yes);
+/// ```
+pub struct Publisher {
+    clock: Clock,
+    known: watch::Sender<Known>,
+}
+
+/// What a driver knows of the traffic on its connection, and the rules do not.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// How often things happened.
+    pub counters: Counters,
+    /// See [`Snapshot::calls_in_flight`](crate::Snapshot::calls_in_flight).
+    pub calls_in_flight: usize,
+    /// When the oldest call that has no answer began, as a time since the connection began.
+    pub oldest_call: Option<Duration>,
+    /// See [`Snapshot::late_calls_unanswered`](crate::Snapshot::late_calls_unanswered).
+    pub late_calls_unanswered: usize,
+}
+
+impl Publisher {
+    /// The connection begins now.
+    #[must_use]
+    pub fn new(machine: &Machine) -> Self {
+        Self {
+            clock: Clock::start(),
+            known: watch::Sender::new(Known::new(machine)),
+        }
+    }
+
+    /// Time since the connection began, by tokio's clock: the `now` of every input of the machine.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Tells what is known at `now`, and the end of the connection if it has come; the first one
+    /// stays. Watchers wake up for a change of state, support or a flag only, so it may be called
+    /// at each turn.
+    pub fn publish(
+        &self,
+        now: Duration,
+        machine: &Machine,
+        traffic: &Traffic,
+        end: Option<&ConnectionError>,
+    ) {
+        self.known.send_if_modified(|known| {
+            known.pending = Pending {
+                calls: traffic.calls_in_flight,
+                oldest: traffic.oldest_call,
+            };
+            let late = traffic.late_calls_unanswered;
+            let changed = known.update(now, machine, traffic.counters, late);
+            let ended = known.end_at(now, end);
+            if ended {
+                known.end_told();
+            }
+            ended || changed
+        });
+    }
+
+    /// Follows what is published.
+    #[must_use]
+    pub fn liveness(&self) -> Liveness {
+        Liveness::new(self.known.subscribe(), self.clock)
+    }
+}
+
+impl fmt::Debug for Publisher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Publisher")
+            .field("snapshot", &self.liveness().snapshot())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,5 +1,6 @@
 //! Runs this crate against other implementations of ttrpc; see `interop/README.md`.
 
+mod compat;
 mod from_go;
 mod judge;
 mod process;
@@ -11,6 +12,7 @@ mod to_go;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use report::{Report, World};
@@ -20,19 +22,23 @@ use ttrpc_keepalive::{Keepalive, Listener};
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 const USAGE: &str = "\
-usage: interop run GO [NAMEPART]    all pairings, or those with this in their name
-       interop serve SOCKET [MS]    a server, until its input ends; watches its clients
-       interop hold ADDRESS         a client that watches its server, and stays
+usage: interop run TARGET [NAMEPART]     all pairings, or those with this in their name
+       interop compat TARGET [--write]   measures the compatibility table and prints it,
+                                         or writes it into RFC.md
+       interop serve SOCKET [MS]         a server, until its input ends; asks its clients so often
+       interop hold ADDRESS              a client that watches its server, and stays
 
-GO is the folder with the peers in Go. See interop/run, which builds them.";
+TARGET is the folder with the programs; interop/run builds them.";
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = match arguments.as_slice() {
-        ["run", go] => run(go, "").await,
-        ["run", go, part] => run(go, part).await,
+        ["run", target] => run(target, "").await,
+        ["run", target, part] => run(target, part).await,
+        ["compat", target] => compat(target, false).await.map(|()| true),
+        ["compat", target, "--write"] => compat(target, true).await.map(|()| true),
         ["serve", socket] => serve(socket, Keepalive::on_demand()).await,
         ["serve", socket, interval] => match interval.parse() {
             Ok(interval) => serve(socket, judge::watched(interval)).await,
@@ -51,13 +57,20 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(go: &str, part: &str) -> Result<bool> {
-    let world = World::new(PathBuf::from(go))?;
+async fn run(target: &str, part: &str) -> Result<bool> {
+    let world = Arc::new(World::new(PathBuf::from(target))?);
     let mut report = Report::new(part);
     to_go::all(&world, &mut report).await;
     from_go::all(&world, &mut report).await;
     judge::all(&world, &mut report).await;
+    let name = "everybody, raw frames: the compatibility table in RFC.md";
+    report.pairing(name, compat::check(&world)).await;
     Ok(report.close())
+}
+
+async fn compat(target: &str, write: bool) -> Result<()> {
+    let world = Arc::new(World::new(PathBuf::from(target))?);
+    compat::show(&world, write).await
 }
 
 /// Serves until the input ends; the line "shutdown" on it shuts the server down.

@@ -63,10 +63,15 @@ impl RawPeer {
         }
     }
 
+    /// The next frame; there is one.
+    pub(crate) async fn expect_any(&mut self) -> Result<Frame> {
+        let frame = timeout(PATIENCE, self.next()).await??;
+        frame.ok_or_else(|| "the connection ended".into())
+    }
+
     /// The next frame, which is of this type.
     pub(crate) async fn expect(&mut self, message_type: MessageType) -> Result<Frame> {
-        let frame = timeout(PATIENCE, self.next()).await??;
-        let frame = frame.ok_or("the connection ended")?;
+        let frame = self.expect_any().await?;
         claim!(
             frame.header.message_type == message_type,
             "{:?} came",

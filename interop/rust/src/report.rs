@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the programs and the sockets are.
 pub(crate) struct World {
-    go: PathBuf,
+    programs: PathBuf,
     own: PathBuf,
     folder: TempDir,
     sockets: AtomicUsize,
@@ -26,9 +26,10 @@ pub(crate) struct World {
 pub(crate) const NEWEST: &str = "1.2.10";
 
 impl World {
-    pub(crate) fn new(go: PathBuf) -> Result<Self> {
+    /// `programs` is the target folder of cargo, where `interop/run` puts those in Go, too.
+    pub(crate) fn new(programs: PathBuf) -> Result<Self> {
         Ok(Self {
-            go,
+            programs,
             own: std::env::current_exe()?,
             folder: TempDir::new()?,
             sockets: AtomicUsize::new(0),
@@ -71,7 +72,11 @@ impl World {
     }
 
     fn go_peer(&self, version: &str) -> PathBuf {
-        self.go.join(format!("peer-{version}"))
+        self.program(&format!("interop/go/peer-{version}"))
+    }
+
+    pub(crate) fn program(&self, path: &str) -> PathBuf {
+        self.programs.join(path)
     }
 
     /// A server of this crate in a process of its own, and its socket.

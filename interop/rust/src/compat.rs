@@ -1,0 +1,205 @@
+//! What a PING and a PONG of the RFC are to peers that do not know them, and the table of it that
+//! stands in `RFC.md`.
+
+mod client;
+mod server;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::time::{Duration, timeout};
+use ttrpc_keepalive::wire::{Flags, Frame, Header, MessageType, PING_STREAM_ID, Response};
+
+use crate::Result;
+use crate::process::Process;
+use crate::report::{World, claim};
+
+/// `interop/run` is at the root of the repository.
+const RFC: &str = "RFC.md";
+const BEGIN: &str = "<!-- Written by `interop/run compat --write`. -->";
+const END: &str = "<!-- End of what is written. -->";
+
+/// How many frames of a kind are sent, besides the first.
+const MANY: usize = 20;
+
+/// A program that serves and calls as `interop/go/peer` does.
+struct Peer {
+    name: &'static str,
+    version: &'static str,
+    program: &'static str,
+    options: &'static [&'static str],
+    /// Whether it has streams.
+    streams: bool,
+    /// Whether the program is a client, too.
+    calls: bool,
+}
+
+const fn peer(name: &'static str, version: &'static str, program: &'static str) -> Peer {
+    Peer {
+        name,
+        version,
+        program,
+        options: &[],
+        streams: true,
+        calls: true,
+    }
+}
+
+const fn without_streams(peer: Peer) -> Peer {
+    Peer {
+        streams: false,
+        ..peer
+    }
+}
+
+const PEERS: &[Peer] = &[
+    without_streams(peer("containerd/ttrpc", "1.0.2", "interop/go/peer-1.0.2")),
+    without_streams(peer("containerd/ttrpc", "1.1.2", "interop/go/peer-1.1.2")),
+    peer("containerd/ttrpc", "1.2.2", "interop/go/peer-1.2.2"),
+    peer("containerd/ttrpc", "1.2.5", "interop/go/peer-1.2.5"),
+    peer("containerd/ttrpc", "1.2.10", "interop/go/peer-1.2.10"),
+    peer("ttrpc-rust, async", "0.8.4", "debug/peer-ttrpc-rust-0-8"),
+    peer("ttrpc-rust, async", "0.9.0", "debug/peer-ttrpc-rust-0-9"),
+    peer("ttrpc-rust, async", "0.10.0", "debug/peer-ttrpc-rust-0-10"),
+    peer("trapeze", "0.7.6", "debug/peer-trapeze-0-7"),
+    // For comparison, and to see that the measurement can say something else.
+    Peer {
+        options: &["-idle", "10s"],
+        ..peer(
+            "containerd/ttrpc wrapped by `interop/go/keepalive`",
+            "1.2.10",
+            "interop/go/peer-1.2.10",
+        )
+    },
+    Peer {
+        calls: false,
+        ..peer("ttrpc-keepalive, this repository", "0.1", "debug/interop")
+    },
+];
+
+impl Peer {
+    fn start(&self, world: &World, verb: &str, socket: &Path) -> Result<Process> {
+        let path = socket.to_str().ok_or("the path is not UTF-8")?;
+        let arguments = [self.options, &[verb, path]].concat();
+        Process::start(&world.program(self.program), &arguments, socket)
+    }
+}
+
+/// Measures all peers and prints the table, or writes it into RFC.md.
+pub(crate) async fn show(world: &Arc<World>, write: bool) -> Result<()> {
+    let table = measure(world).await?;
+    if !write {
+        crate::print(&table);
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(RFC)?;
+    let (before, _, after) = parts(&text)?;
+    Ok(std::fs::write(
+        RFC,
+        format!("{before}\n\n{table}\n\n{after}"),
+    )?)
+}
+
+/// Measures all peers, and compares the table with the one in RFC.md.
+pub(crate) async fn check(world: &Arc<World>) -> Result<String> {
+    let table = measure(world).await?;
+    let text = std::fs::read_to_string(RFC)?;
+    let (_, written, _) = parts(&text)?;
+    for (there, here) in written.trim().lines().zip(table.lines()) {
+        claim!(there == here, "there it says {there}, and here {here}");
+    }
+    claim!(written.trim() == table, "it has another number of lines");
+    Ok(format!(
+        "{} servers and clients as it says there",
+        PEERS.len()
+    ))
+}
+
+/// What stands before, between and from the end of the table's place on.
+fn parts(text: &str) -> Result<(&str, &str, &str)> {
+    let begin = text
+        .find(BEGIN)
+        .ok_or("RFC.md has no place for the table")?;
+    let begin = begin + BEGIN.len();
+    let end = text.find(END).ok_or("the table in RFC.md has no end")?;
+    let written = text
+        .get(begin..end)
+        .ok_or("the table in RFC.md ends before it begins")?;
+    Ok((&text[..begin], written, &text[end..]))
+}
+
+/// The tables of servers and of clients. All peers are measured at once: most of it is waiting.
+async fn measure(world: &Arc<World>) -> Result<String> {
+    let mut rows = vec![SERVERS.to_owned()];
+    let mut measured = Vec::new();
+    for peer in PEERS {
+        let world = Arc::clone(world);
+        measured.push(tokio::spawn(async move { server::row(&world, peer).await }));
+    }
+    for row in measured.split_off(0) {
+        rows.push(row.await??);
+    }
+    rows.push(CLIENTS.to_owned());
+    for peer in PEERS.iter().filter(|peer| peer.calls) {
+        let world = Arc::clone(world);
+        measured.push(tokio::spawn(async move { client::row(&world, peer).await }));
+    }
+    for row in measured {
+        rows.push(row.await??);
+    }
+    Ok(rows.join("\n"))
+}
+
+const SERVERS: &str = "\
+| server | version | answers a PING | answers a PONG | calls | shutdown with a call in flight | its log | taken to know PING |
+|---|---|---|---|---|---|---|---|";
+
+const CLIENTS: &str = "
+| client | version | answers a PING | answers a PONG | calls and streams | its log |
+|---|---|---|---|---|---|";
+
+/// PING or PONG as the RFC has every sender send it.
+fn control(message_type: MessageType, number: u64) -> Vec<u8> {
+    let header = Header {
+        length: 8,
+        stream_id: PING_STREAM_ID,
+        message_type,
+        flags: Flags::NONE,
+    };
+    [&header.encode()[..], &number.to_be_bytes()].concat()
+}
+
+/// How a peer answered: the word that stands in the table.
+fn answer(frame: Option<&Frame>) -> Result<String> {
+    let Some(frame) = frame else {
+        return Ok("no".into());
+    };
+    Ok(match frame.header.message_type {
+        MessageType::PONG => "by a PONG".into(),
+        MessageType::RESPONSE => {
+            let status = Response::decode(&frame.payload)?.status;
+            let code = status.ok_or("a success without a call")?.code();
+            let name = code.name().map_or_else(|| code.to_string(), str::to_owned);
+            format!("{name} on its id")
+        }
+        other => format!("by a frame of type {other:?}"),
+    })
+}
+
+/// The lines that a peer has logged for so many frames. They may come a moment after the frame.
+async fn lines(process: &Process, frames: usize) -> &'static str {
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        match process.logged().lines().count() {
+            0 => return "no line",
+            count if count == frames => return "a line a frame",
+            _ => {}
+        }
+    }
+    "some lines"
+}
+
+/// What comes within so short a time that it can only be an answer.
+async fn soon<T>(comes: impl Future<Output = T>) -> Option<T> {
+    timeout(Duration::from_millis(500), comes).await.ok()
+}

@@ -42,7 +42,7 @@ pub(crate) async fn all(world: &World, report: &mut Report) {
         .await;
     let name = format!("go client {NEWEST}, rust server: repeated responses");
     report.pairing(&name, repeated(world)).await;
-    let name = format!("go client {NEWEST}, rust server: no PING unasked (T55)");
+    let name = format!("go client {NEWEST}, rust server: no PING unasked");
     report.pairing(&name, unasked(world)).await;
 }
 
@@ -83,6 +83,7 @@ async fn repeated(world: &World) -> Result<String> {
     Ok("five responses a call, the first counts".into())
 }
 
+// T55
 /// A server that would ask every 50 ms, were it allowed to.
 async fn unasked(world: &World) -> Result<String> {
     let (_server, socket) = world.own_server(&["50"]).await?;

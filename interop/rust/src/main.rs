@@ -3,6 +3,7 @@
 mod compat;
 mod from_go;
 mod judge;
+mod others;
 mod process;
 mod raw;
 mod report;
@@ -63,6 +64,7 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     to_go::all(&world, &mut report).await;
     from_go::all(&world, &mut report).await;
     judge::all(&world, &mut report).await;
+    others::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";
     report.pairing(name, compat::check(&world)).await;
     Ok(report.close())

@@ -25,17 +25,22 @@ pub(crate) async fn all(world: &World, report: &mut Report) {
         ("errors", Box::pin(errors(world))),
         ("oversize", Box::pin(oversize(world))),
         ("64 x 1,000 calls", Box::pin(many(world))),
-        ("graceful shutdown (T52)", Box::pin(shutdown(world))),
+        ("graceful shutdown", Box::pin(shutdown(world, &[]))),
         ("late response", Box::pin(late(world))),
         ("repeated responses", Box::pin(repeated(world))),
         ("server does not read", Box::pin(not_reading(world))),
-        ("slow calls, no PING known (T53)", Box::pin(slow(world))),
-        ("one PING in all (T83)", Box::pin(one_ping(world))),
+        ("slow calls, no PING known", Box::pin(slow(world))),
+        ("one PING in all", Box::pin(one_ping(world))),
     ];
     for (name, plays) in all {
         let name = format!("rust client, go server {NEWEST}: {name}");
         report.pairing(&name, plays).await;
     }
+    let name =
+        format!("rust client, go server {NEWEST} with keepalive: graceful shutdown, PINGs flow");
+    report
+        .pairing(&name, shutdown(world, &["-idle", "1h"]))
+        .await;
     let name = "rust client, go server 1.2.5: oversize answer";
     report.pairing(name, oversize_answer(world)).await;
 }
@@ -280,10 +285,10 @@ async fn many(world: &World) -> Result<String> {
     ))
 }
 
+// T52
 /// Other calls have ended before, and PINGs are on their way all the time.
-async fn shutdown(world: &World) -> Result<String> {
-    let (server, address) = world.go_server(NEWEST, &[]).await?;
-    let mut server = server;
+async fn shutdown(world: &World, wrap: &[&str]) -> Result<String> {
+    let (mut server, address) = world.go_server(NEWEST, wrap).await?;
     let keepalive = Keepalive::every(Duration::from_millis(50));
     let client = Client::builder()
         .keepalive(
@@ -312,7 +317,7 @@ async fn shutdown(world: &World) -> Result<String> {
     ))
 }
 
-async fn sleep_for(client: &Client, ms: i64) -> Result<()> {
+pub(crate) async fn sleep_for(client: &Client, ms: i64) -> Result<()> {
     client
         .call::<_, Int64Value>(UNARY, "Sleep", &int(ms))
         .await?;
@@ -391,6 +396,7 @@ async fn not_reading(world: &World) -> Result<String> {
     Ok(format!("3 MiB and 1 s: {error}"))
 }
 
+// T53
 /// Watched, and known not to know PING: silence is not death.
 async fn slow(world: &World) -> Result<String> {
     let keepalive =
@@ -412,6 +418,7 @@ async fn slow(world: &World) -> Result<String> {
     Ok("a call of 3 s with 0.1 s + 0.2 s of keepalive is answered".into())
 }
 
+// T83
 async fn one_ping(world: &World) -> Result<String> {
     let keepalive =
         Keepalive::every(Duration::from_millis(100)).timeout(Duration::from_millis(200));

@@ -1,7 +1,9 @@
-//! Writes ttrpc-rust's client and server for `proto/echo.proto`. No protoc is needed.
+//! Writes the clients and servers of ttrpc-rust and of tonic. No protoc is needed: ttrpc-codegen
+//! parses `proto/echo.proto` itself, and tonic is told the service here.
 
 use std::path::Path;
 
+use tonic_build::manual::{Builder, Method, MethodBuilder, Service};
 use ttrpc_codegen::{Codegen, Customize};
 
 fn main() -> std::io::Result<()> {
@@ -16,5 +18,24 @@ fn main() -> std::io::Result<()> {
         .run()?;
     // The written file begins with inner attributes, which `include!` takes in a module file only.
     let folder = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    std::fs::write(Path::new(&folder).join("mod.rs"), "pub mod echo_ttrpc;\n")
+    std::fs::write(Path::new(&folder).join("mod.rs"), "pub mod echo_ttrpc;\n")?;
+
+    let service = Service::builder()
+        .name("Echo")
+        .package("bench")
+        .method(method("echo", "Echo").build())
+        .method(method("repeat", "Repeat").server_streaming().build())
+        .build();
+    Builder::new().compile(&[service]);
+    Ok(())
+}
+
+/// For prost a byte vector is a `google.protobuf.BytesValue`.
+fn method(name: &str, route: &str) -> MethodBuilder {
+    Method::builder()
+        .name(name)
+        .route_name(route)
+        .input_type("Vec<u8>")
+        .output_type("Vec<u8>")
+        .codec_path("tonic_prost::ProstCodec")
 }

@@ -1,5 +1,6 @@
 //! The limit: what tokio and a socket can give. Frames with ttrpc's ten-byte header are written in
-//! batches and matched to their callers by id; there is no envelope, no message, no deadline.
+//! batches and matched to their callers by id; there is no envelope, no message, no deadline, and
+//! nothing bounds what waits.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,14 +11,20 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::Result;
-use crate::child::Contender;
+use crate::contender::{Contender, StreamOrder};
 
 const HEADER: usize = 10;
-const REQUEST: u8 = 1;
+
+/// The types of frames: one that is answered by itself, and one that asks for many.
+const ECHO: u8 = 1;
+const STREAM: u8 = 2;
+
+/// Messages of a stream are written when this much has come together.
+const BATCH: usize = 64 * 1024;
 
 /// Room asked for when the read buffer is used up.
 const READ: usize = 64 * 1024;
@@ -35,7 +42,7 @@ impl Contender for Echo {
     type Reply = Bytes;
 
     async fn serve(address: &str) -> Result<Self::Server> {
-        let listener = UnixListener::bind(path(address)?)?;
+        let listener = UnixListener::bind(crate::path(address)?)?;
         Ok(tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(answer(stream));
@@ -44,7 +51,9 @@ impl Contender for Echo {
     }
 
     async fn connect(address: &str, payload: Vec<u8>) -> Result<Self> {
-        let (reader, writer) = UnixStream::connect(path(address)?).await?.into_split();
+        let (reader, writer) = UnixStream::connect(crate::path(address)?)
+            .await?
+            .into_split();
         let connection = Arc::new(Connection::default());
         tokio::spawn(write(writer, connection.clone()));
         let receiving = connection.clone();
@@ -59,15 +68,25 @@ impl Contender for Echo {
     }
 
     async fn echo(&self) -> Result<Self::Reply> {
-        let reply = self.connection.state().queue(&self.payload)?;
-        self.connection.queued.notify_one();
+        let (caller, reply) = oneshot::channel();
+        self.connection
+            .queue(ECHO, &self.payload, Caller::Once(caller))?;
         Ok(reply.await?)
     }
-}
 
-fn path(address: &str) -> Result<&str> {
-    let path = address.strip_prefix("unix://");
-    path.ok_or_else(|| format!("{address} is not a unix address").into())
+    async fn stream(&self, order: StreamOrder) -> Result<()> {
+        let (caller, mut messages) = mpsc::unbounded_channel();
+        let payload = order.to_payload().into();
+        let id = self
+            .connection
+            .queue(STREAM, &payload, Caller::Stream(caller))?;
+        for received in 0..order.messages {
+            let message: Bytes = messages.recv().await.ok_or("the stream ended early")?;
+            order.check(received, message.len())?;
+        }
+        self.connection.state().waiting.remove(&id);
+        Ok(())
+    }
 }
 
 #[derive(Default)]
@@ -80,6 +99,12 @@ impl Connection {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn queue(&self, kind: u8, payload: &Bytes, caller: Caller) -> Result<u32> {
+        let id = self.state().queue(kind, payload, caller)?;
+        self.queued.notify_one();
+        Ok(id)
+    }
 }
 
 #[derive(Default)]
@@ -87,7 +112,12 @@ struct State {
     last_id: u32,
     ended: bool,
     outbox: Vec<Batch>,
-    waiting: HashMap<u32, oneshot::Sender<Bytes>>,
+    waiting: HashMap<u32, Caller>,
+}
+
+enum Caller {
+    Once(oneshot::Sender<Bytes>),
+    Stream(mpsc::UnboundedSender<Bytes>),
 }
 
 /// Frames to be written at once: small ones whole, then a header's large payload, if any.
@@ -98,7 +128,7 @@ struct Batch {
 }
 
 impl State {
-    fn queue(&mut self, payload: &Bytes) -> Result<oneshot::Receiver<Bytes>> {
+    fn queue(&mut self, kind: u8, payload: &Bytes, caller: Caller) -> Result<u32> {
         if self.ended {
             return Err("the connection has ended".into());
         }
@@ -113,16 +143,33 @@ impl State {
         if let Some(last) = self.outbox.last_mut() {
             last.small.put_u32(payload.len().try_into()?);
             last.small.put_u32(self.last_id);
-            last.small.put_slice(&[REQUEST, 0]);
+            last.small.put_slice(&[kind, 0]);
             if payload.len() < LARGE {
                 last.small.put_slice(payload);
             } else {
                 last.large = payload.clone();
             }
         }
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.insert(self.last_id, sender);
-        Ok(receiver)
+        self.waiting.insert(self.last_id, caller);
+        Ok(self.last_id)
+    }
+
+    /// A caller that is gone needs no reply.
+    fn deliver(&mut self, id: u32, payload: Bytes) {
+        let kept = match self.waiting.remove(&id) {
+            None => None,
+            Some(Caller::Once(caller)) => {
+                let _ = caller.send(payload);
+                None
+            }
+            Some(Caller::Stream(caller)) => {
+                let taken = caller.send(payload).is_ok();
+                taken.then_some(Caller::Stream(caller))
+            }
+        };
+        if let Some(caller) = kept {
+            self.waiting.insert(id, caller);
+        }
     }
 
     /// Dropping the senders tells the callers that no reply will come.
@@ -152,16 +199,14 @@ async fn read(mut reader: OwnedReadHalf, connection: &Connection) -> io::Result<
             frame.advance(4);
             let id = frame.get_u32();
             frame.advance(2);
-            if let Some(caller) = state.waiting.remove(&id) {
-                // A caller that is gone needs no reply.
-                let _ = caller.send(frame);
-            }
+            state.deliver(id, frame);
         }
     }
     Ok(())
 }
 
-/// The server's side: whole frames go back as they are, a batch in one write.
+/// The server's side: whole frames go back as they are, a batch in one write. One that asks for a
+/// stream is answered with it before anything else.
 async fn answer(mut stream: UnixStream) -> io::Result<()> {
     let mut buffer = BytesMut::new();
     while read_more(&mut stream, &mut buffer).await? != 0 {
@@ -170,10 +215,34 @@ async fn answer(mut stream: UnixStream) -> io::Result<()> {
             if buffer.len() - whole < length {
                 break;
             }
+            let frame = &buffer[whole..whole + length];
+            if frame[8] == STREAM {
+                repeat(&mut stream, frame).await?;
+                buffer.advance(whole + length);
+                whole = 0;
+                continue;
+            }
             whole += length;
         }
         stream.write_all(&buffer[..whole]).await?;
         buffer.advance(whole);
+    }
+    Ok(())
+}
+
+/// Answers one frame with a stream; only one that is alone in its batch asks for one.
+async fn repeat(stream: &mut UnixStream, frame: &[u8]) -> io::Result<()> {
+    let order = StreamOrder::from_payload(&frame[HEADER..]).ok_or(io::ErrorKind::InvalidData)?;
+    let payload = order.message();
+    let mut batch = BytesMut::with_capacity(BATCH + payload.len() + HEADER);
+    for number in 1..=order.messages {
+        batch.put_u32(order.bytes);
+        batch.put_slice(&frame[4..HEADER]);
+        batch.put_slice(&payload);
+        if batch.len() >= BATCH || number == order.messages {
+            stream.write_all(&batch).await?;
+            batch.clear();
+        }
     }
     Ok(())
 }

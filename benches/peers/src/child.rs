@@ -1,10 +1,14 @@
-//! The two processes of one contender: a server that answers, a client that measures.
+//! The two processes of one contender: a server that answers, a client that measures. Each obeys
+//! orders, lines on its standard input, and answers each with a line.
 
+use std::future::poll_fn;
 use std::io::BufRead;
+use std::pin::pin;
 use std::process;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::task::Poll;
+use std::time::Duration;
 
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -14,33 +18,15 @@ use tokio::task::JoinSet;
 use tokio::time;
 
 use crate::Result;
-
-/// The deadline that contenders with deadlines give each call, so that all of them pay for one.
-pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::contender::{Contender, LATE};
+use crate::counting::Counts;
+use crate::measure::{self, Slice};
 
 /// How much longer than its slice a measurement may take before the run is stopped.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// One implementation of the echo: a connected client that holds its request.
-pub(crate) trait Contender: Sized + Send + Sync + 'static {
-    /// Serves for as long as it lives.
-    type Server;
-
-    /// The payload of a reply.
-    type Reply: AsRef<[u8]>;
-
-    /// Returns once `address` (`unix:///path`) accepts connections.
-    fn serve(address: &str) -> impl Future<Output = Result<Self::Server>>;
-
-    /// Connects and prepares the request that carries `payload`.
-    fn connect(address: &str, payload: Vec<u8>) -> impl Future<Output = Result<Self>>;
-
-    /// Makes one call.
-    fn echo(&self) -> impl Future<Output = Result<Self::Reply>> + Send;
-}
+const PATIENCE: Duration = Duration::from_secs(70);
 
 /// Where the two processes run.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Placement {
     OneCore,
     TwoCores,
@@ -85,12 +71,74 @@ impl FromStr for Placement {
     }
 }
 
-/// What the parent tells a child; the payload's bytes and the calls in flight concern the client.
+/// What the parent tells a child; the payload's bytes concern the client.
 pub(crate) struct Setting<'a> {
     pub(crate) address: &'a str,
     pub(crate) placement: Placement,
     pub(crate) bytes: usize,
-    pub(crate) in_flight: usize,
+}
+
+/// What a child is told to do. A server knows `counts` only.
+pub(crate) enum Order {
+    /// Calls for a slice of time, so many at once. Answered with what was measured.
+    Calls { slice: Duration, in_flight: usize },
+    /// Server streams for a slice of time, one after another.
+    Streams { slice: Duration },
+    /// So many calls, so many at once.
+    Exactly { calls: usize, in_flight: usize },
+    /// So many calls that are late, and as many that are dropped.
+    Abandon { calls: usize },
+    /// So many connections more, each kept.
+    Connect { connections: usize },
+    /// One call on each of the connections that are kept.
+    CallEach,
+    /// The process's counts.
+    Counts,
+}
+
+impl std::fmt::Display for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Calls { slice, in_flight } => {
+                write!(f, "calls {} {in_flight}", slice.as_millis())
+            }
+            Self::Streams { slice } => write!(f, "streams {}", slice.as_millis()),
+            Self::Exactly { calls, in_flight } => write!(f, "exactly {calls} {in_flight}"),
+            Self::Abandon { calls } => write!(f, "abandon {calls}"),
+            Self::Connect { connections } => write!(f, "connect {connections}"),
+            Self::CallEach => f.write_str("call-each"),
+            Self::Counts => f.write_str("counts"),
+        }
+    }
+}
+
+impl FromStr for Order {
+    type Err = Box<dyn std::error::Error + Send + Sync>;
+
+    fn from_str(line: &str) -> Result<Self> {
+        let words: Vec<&str> = line.split(' ').collect();
+        let slice = |word: &str| Ok::<_, Self::Err>(Duration::from_millis(word.parse()?));
+        Ok(match words[..] {
+            ["calls", of, in_flight] => Self::Calls {
+                slice: slice(of)?,
+                in_flight: in_flight.parse()?,
+            },
+            ["streams", of] => Self::Streams { slice: slice(of)? },
+            ["exactly", calls, in_flight] => Self::Exactly {
+                calls: calls.parse()?,
+                in_flight: in_flight.parse()?,
+            },
+            ["abandon", calls] => Self::Abandon {
+                calls: calls.parse()?,
+            },
+            ["connect", connections] => Self::Connect {
+                connections: connections.parse()?,
+            },
+            ["call-each"] => Self::CallEach,
+            ["counts"] => Self::Counts,
+            _ => return Err(format!("unknown order {line}").into()),
+        })
+    }
 }
 
 pub(crate) fn serve<C: Contender>(setting: &Setting<'_>) -> Result<()> {
@@ -98,30 +146,75 @@ pub(crate) fn serve<C: Contender>(setting: &Setting<'_>) -> Result<()> {
         let mut orders = orders();
         let _serving = C::serve(setting.address).await?;
         println!("ready");
-        orders.recv().await;
+        while let Some(order) = orders.recv().await {
+            let Order::Counts = order.parse()? else {
+                return Err(format!("a server cannot do this: {order}").into());
+            };
+            println!("{}", Counts::now()?);
+        }
         Ok(())
     })
 }
 
-/// Answers each order, a slice in milliseconds, with the calls made, the nanoseconds they took and
-/// the median of their latencies in nanoseconds (0 with more than one call in flight).
 pub(crate) fn call<C: Contender>(setting: &Setting<'_>) -> Result<()> {
     setting.placement.runtime(0)?.block_on(async {
         let mut orders = orders();
-        let contender = time::timeout(PATIENCE, connect::<C>(setting))
-            .await
-            .map_err(|_| format!("no first reply within {PATIENCE:?}"))??;
+        let contender = within(PATIENCE, connect::<C>(setting)).await?;
+        let mut kept = Vec::new();
         println!("ready");
         while let Some(order) = orders.recv().await {
-            let slice = Duration::from_millis(order.parse()?);
-            let measured = measure(&contender, setting, slice);
-            let (calls, taken, median) = time::timeout(slice + PATIENCE, measured)
-                .await
-                .map_err(|_| format!("calls without a reply for {PATIENCE:?}"))??;
-            println!("{calls} {} {}", taken.as_nanos(), median.as_nanos());
+            let obeyed = obey(order.parse()?, setting, &contender, &mut kept);
+            println!("{}", Box::pin(obeyed).await?);
         }
         Ok(())
     })
+}
+
+async fn obey<C: Contender>(
+    order: Order,
+    setting: &Setting<'_>,
+    contender: &Arc<C>,
+    kept: &mut Vec<Arc<C>>,
+) -> Result<String> {
+    let bytes = setting.bytes;
+    match order {
+        Order::Calls { slice, in_flight } => {
+            let calls = measure::calls(contender, bytes, Slice::Time(slice), in_flight);
+            Ok(within(slice + PATIENCE, calls).await?.to_string())
+        }
+        Order::Streams { slice } => {
+            let streams = measure::streams(&**contender, bytes, slice);
+            Ok(within(slice + PATIENCE, streams).await?.to_string())
+        }
+        Order::Exactly { calls, in_flight } => {
+            let calls = measure::calls(contender, bytes, Slice::Calls(calls), in_flight);
+            Ok(within(PATIENCE, calls).await?.to_string())
+        }
+        Order::Abandon { calls } => {
+            within(PATIENCE, abandon(contender, calls)).await?;
+            Ok("done".to_owned())
+        }
+        Order::Connect { connections } => {
+            for _ in 0..connections {
+                let contender = C::connect(setting.address, vec![0; bytes]);
+                kept.push(Arc::new(within(PATIENCE, contender).await?));
+            }
+            Ok("done".to_owned())
+        }
+        Order::CallEach => {
+            for contender in kept {
+                within(PATIENCE, contender.echo()).await?;
+            }
+            Ok("done".to_owned())
+        }
+        Order::Counts => Ok(Counts::now()?.to_string()),
+    }
+}
+
+async fn within<T>(limit: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    time::timeout(limit, work)
+        .await
+        .map_err(|_| format!("no reply for {PATIENCE:?}"))?
 }
 
 /// Connects and compares the first reply byte by byte; later ones are checked for their length.
@@ -134,64 +227,38 @@ async fn connect<C: Contender>(setting: &Setting<'_>) -> Result<Arc<C>> {
     Ok(Arc::new(contender))
 }
 
-async fn measure<C: Contender>(
-    contender: &Arc<C>,
-    setting: &Setting<'_>,
-    slice: Duration,
-) -> Result<(usize, Duration, Duration)> {
-    let begun = Instant::now();
+/// Calls that run out of time, some at once, and as many that are dropped as soon as they were
+/// polled. Ends when all of them were answered, if late.
+async fn abandon<C: Contender>(contender: &Arc<C>, calls: usize) -> Result<()> {
+    // So that fewer handlers run than a server allows.
+    const AT_ONCE: usize = 20;
     let mut callers = JoinSet::new();
-    for _ in 0..setting.in_flight {
-        let timed = setting.in_flight == 1;
-        callers.spawn(repeat(
-            contender.clone(),
-            setting.bytes,
-            begun + slice,
-            timed,
-        ));
+    for _ in 0..AT_ONCE {
+        let contender = contender.clone();
+        callers.spawn(async move {
+            let mut late = 0;
+            for _ in 0..calls / AT_ONCE {
+                late += usize::from(contender.late().await?);
+                let mut dropped = pin!(contender.echo());
+                poll_fn(|cx| {
+                    let _ = dropped.as_mut().poll(cx);
+                    Poll::Ready(())
+                })
+                .await;
+            }
+            Result::Ok(late)
+        });
     }
-    let mut calls = 0;
-    let mut latencies = Vec::new();
+    let mut late = 0;
     while let Some(caller) = callers.join_next().await {
-        let (made, measured) = caller??;
-        calls += made;
-        latencies.extend(measured);
+        late += caller??;
     }
-    let taken = begun.elapsed();
-    let middle = latencies.len() / 2;
-    let median = if latencies.is_empty() {
-        Duration::ZERO
-    } else {
-        *latencies.select_nth_unstable(middle).1
-    };
-    Ok((calls, taken, median))
-}
-
-/// One caller: call after call until `end`, at least one.
-async fn repeat<C: Contender>(
-    contender: Arc<C>,
-    bytes: usize,
-    end: Instant,
-    timed: bool,
-) -> Result<(usize, Vec<Duration>)> {
-    let mut calls = 0;
-    let mut latencies = Vec::new();
-    let mut begun = Instant::now();
-    loop {
-        let received = contender.echo().await?.as_ref().len();
-        if received != bytes {
-            return Err(format!("a reply of {received} bytes to a request of {bytes}").into());
-        }
-        let now = Instant::now();
-        calls += 1;
-        if timed {
-            latencies.push(now - begun);
-        }
-        if now >= end {
-            return Ok((calls, latencies));
-        }
-        begun = now;
+    if late < calls / 2 {
+        return Err(format!("only {late} of {calls} calls ran out of time").into());
     }
+    time::sleep(LATE.1 * 4).await;
+    contender.echo().await?;
+    Ok(())
 }
 
 /// The lines of standard input. Its end ends the process, whatever it is doing, so that no child

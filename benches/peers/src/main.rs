@@ -1,36 +1,65 @@
-//! Unary calls side by side: each contender echoes `bytes` messages between two processes over a
-//! unix socket, and the table gives ratios to ttrpc-rust. See README.md.
+//! Calls and streams side by side: each contender echoes `bytes` messages between two processes
+//! over a unix socket. See README.md.
 
 mod bare;
 mod child;
+mod contender;
+mod counting;
+mod counts;
+mod goals;
+mod idle;
 mod matrix;
+mod measure;
 mod ours;
+mod pair;
+mod ratios;
+mod tonic_unix;
 mod ttrpc_rust;
 
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use child::{Contender, Placement, Setting};
+use child::{Placement, Setting};
+use contender::Contender;
 use matrix::Plan;
 use nix::sys::signal::SigSet;
+use ours::{Every10s, Off, OnDemand};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// All contenders; the ratios are to the first.
-const CONTENDERS: &[Entry] = &[
-    Entry::of::<ttrpc_rust::Echo>("ttrpc-rust"),
-    Entry::of::<ours::Echo>("ttrpc-keepalive"),
-    Entry::of::<bare::Echo>("bare tokio"),
+const TTRPC_RUST: &str = "ttrpc-rust";
+const OURS: &str = "ttrpc-keepalive";
+const BARE: &str = "bare tokio";
+const TONIC: &str = "tonic";
+const EVERY: &str = "ttrpc-keepalive, every 10 s";
+const OFF: &str = "ttrpc-keepalive, off";
+
+const ENTRIES: &[Entry] = &[
+    Entry::of::<ttrpc_rust::Echo>(TTRPC_RUST),
+    Entry::of::<ours::Echo<OnDemand>>(OURS),
+    Entry::of::<bare::Echo>(BARE),
+    Entry::of::<tonic_unix::Echo>(TONIC),
+    Entry::of::<ours::Echo<Every10s>>(EVERY),
+    Entry::of::<ours::Echo<Off>>(OFF),
 ];
+
+/// What the matrix compares; the ratios are to the first.
+const CONTENDERS: &[&str] = &[TTRPC_RUST, OURS, BARE, TONIC];
 
 const USAGE: &str = "\
 usage: peers run [--quick] [--one-core | --two-workers] [--only PAYLOAD,IN_FLIGHT]...
+       peers ratios
+       peers counts
 
-  --quick        shorter slices: the whole matrix in less than a minute
+run prints the ratios of all contenders to the first:
+  --quick        shorter slices: the whole matrix in about a minute
   --one-core     client and server share one core (default: a core each)
   --two-workers  a runtime of two workers on each side, not pinned
-  --only         cells to measure: `1KiB,16`, or one part alone: `1KiB`, `16`";
+  --only         cells to measure: `1KiB,16`, or one part alone: `1KiB`, `16`
+
+ratios and counts hold what is measured against what is to be reached, and exit with 1 if that is
+missed: ratios in time, in some minutes; counts exactly, in less than one.";
 
 /// A contender's two halves, each run in a process of its own.
 struct Entry {
@@ -49,22 +78,39 @@ impl Entry {
     }
 }
 
+fn entry(name: &str) -> Result<&'static Entry> {
+    let entry = ENTRIES.iter().find(|entry| entry.name == name);
+    entry.ok_or_else(|| format!("no contender is called {name}").into())
+}
+
+/// The path of an address of the form `unix:///path`.
+fn path(address: &str) -> Result<&str> {
+    let path = address.strip_prefix("unix://");
+    path.ok_or_else(|| format!("{address} is not a unix address").into())
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match arguments.as_slice() {
+    let met = match arguments.as_slice() {
         ["run", options @ ..] => plan(options)
             .and_then(|plan| matrix::run(&plan))
-            .map_err(|error| eprintln!("{error}")),
-        // The parent reads a child's standard output, so the reason goes there, as one line.
-        ["serve" | "call", ..] => child(&arguments)
-            .map_err(|error| println!("error: {}", error.to_string().replace('\n', " "))),
-        _ => {
-            eprintln!("{USAGE}");
-            Err(())
-        }
+            .map(|()| true),
+        ["ratios"] => ratios::run(),
+        ["counts"] => counts::run(),
+        ["serve" | "call", ..] => child(&arguments).map(|()| true),
+        _ => Err(USAGE.into()),
     };
-    outcome.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+    match met {
+        Ok(true) => return ExitCode::SUCCESS,
+        Ok(false) => {}
+        // The parent reads a child's standard output, so the reason goes there, as one line.
+        Err(error) if matches!(arguments.first(), Some(&"serve" | &"call")) => {
+            println!("error: {}", error.to_string().replace('\n', " "));
+        }
+        Err(error) => eprintln!("{error}"),
+    }
+    ExitCode::FAILURE
 }
 
 fn plan(options: &[&str]) -> Result<Plan> {
@@ -96,20 +142,19 @@ fn plan(options: &[&str]) -> Result<Plan> {
 fn child(arguments: &[&str]) -> Result<()> {
     // Blocked by the parent, which waits for signals, and inherited.
     SigSet::all().thread_unblock()?;
-    let [role, name, address, placement, bytes, in_flight] = *arguments else {
+    let [role, name, address, placement, bytes] = *arguments else {
         return Err(USAGE.into());
     };
-    let entry = CONTENDERS.iter().find(|entry| entry.name == name);
-    let entry = entry.ok_or_else(|| format!("no contender is called {name}"))?;
     let setting = Setting {
         address,
         placement: placement.parse()?,
         bytes: bytes.parse()?,
-        in_flight: in_flight.parse()?,
     };
-    if role == "serve" {
-        (entry.serve)(&setting)
+    let entry = entry(name)?;
+    let run = if role == "serve" {
+        entry.serve
     } else {
-        (entry.call)(&setting)
-    }
+        entry.call
+    };
+    run(&setting)
 }

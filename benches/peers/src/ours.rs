@@ -1,28 +1,74 @@
-//! This crate.
+//! This crate, with each setting of keepalive.
+
+use std::marker::PhantomData;
+use std::time::Duration;
 
 use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::task::JoinHandle;
-use ttrpc_keepalive::{Client, Context, Keepalive, Listener, Server};
+use tokio::time::sleep;
+use ttrpc_keepalive::{Client, Code, Context, Keepalive, Listener, Responses, Server, Status};
 
 use crate::Result;
-use crate::child::{CALL_TIMEOUT, Contender};
+use crate::contender::{CALL_TIMEOUT, Contender, LATE, StreamOrder};
 
-pub(crate) struct Echo {
-    client: Client,
-    request: BytesValue,
+/// How both sides watch each other.
+pub(crate) trait Watch: Send + Sync + 'static {
+    fn keepalive() -> Keepalive;
 }
 
-impl Contender for Echo {
+/// As it comes: a PING shortly before a call's deadline.
+pub(crate) struct OnDemand;
+
+/// A PING whenever nothing has come for 10 s.
+pub(crate) struct Every10s;
+
+pub(crate) struct Off;
+
+impl Watch for OnDemand {
+    fn keepalive() -> Keepalive {
+        Keepalive::on_demand()
+    }
+}
+
+impl Watch for Every10s {
+    fn keepalive() -> Keepalive {
+        Keepalive::every(Duration::from_secs(10))
+    }
+}
+
+impl Watch for Off {
+    fn keepalive() -> Keepalive {
+        Keepalive::off()
+    }
+}
+
+pub(crate) struct Echo<W> {
+    client: Client,
+    request: BytesValue,
+    watch: PhantomData<W>,
+}
+
+impl<W: Watch> Contender for Echo<W> {
     type Server = JoinHandle<()>;
     type Reply = Vec<u8>;
 
     async fn serve(address: &str) -> Result<Self::Server> {
         let server = Server::builder()
+            .keepalive(W::keepalive())
             .unary(
                 "bench.Echo",
                 "Echo",
                 |_: Context, request: BytesValue| async move { Ok(request) },
             )
+            .unary(
+                "bench.Echo",
+                "Wait",
+                |_: Context, request: BytesValue| async move {
+                    sleep(LATE.1).await;
+                    Ok(request)
+                },
+            )
+            .server_stream("bench.Echo", "Repeat", repeat)
             .build()?;
         let listener = Listener::bind(address).await?;
         Ok(tokio::spawn(async move { server.serve(listener).await }))
@@ -30,12 +76,14 @@ impl Contender for Echo {
 
     async fn connect(address: &str, payload: Vec<u8>) -> Result<Self> {
         let client = Client::builder()
-            .keepalive(Keepalive::on_demand())
+            .keepalive(W::keepalive())
             .connect(address)
             .await?;
-        let mut request = BytesValue::new();
-        request.value = payload;
-        Ok(Self { client, request })
+        Ok(Self {
+            client,
+            request: message(payload),
+            watch: PhantomData,
+        })
     }
 
     async fn echo(&self) -> Result<Vec<u8>> {
@@ -44,4 +92,49 @@ impl Contender for Echo {
             .call::<_, BytesValue>("bench.Echo", "Echo", &self.request);
         Ok(call.timeout(CALL_TIMEOUT).await?.value)
     }
+
+    async fn stream(&self, order: StreamOrder) -> Result<()> {
+        let request = message(order.to_payload());
+        let call = self
+            .client
+            .server_stream::<_, BytesValue>("bench.Echo", "Repeat", &request);
+        let mut messages = call.timeout(CALL_TIMEOUT).await?;
+        let mut received = 0;
+        while let Some(message) = messages.next().await {
+            order.check(received, message?.value.len())?;
+            received += 1;
+        }
+        order.check_end(received)
+    }
+
+    async fn late(&self) -> Result<bool> {
+        let call = self
+            .client
+            .call::<_, BytesValue>("bench.Echo", "Wait", &self.request);
+        match call.timeout(LATE.0).await {
+            Ok(_) => Ok(false),
+            Err(error) if error.is_deadline() => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+async fn repeat(
+    _: Context,
+    request: BytesValue,
+    mut responses: Responses<BytesValue>,
+) -> std::result::Result<(), Status> {
+    let order = StreamOrder::from_payload(&request.value)
+        .ok_or_else(|| Status::new(Code::INVALID_ARGUMENT, "not an order"))?;
+    let message = message(order.message());
+    for _ in 0..order.messages {
+        responses.send(&message).await?;
+    }
+    Ok(())
+}
+
+fn message(payload: Vec<u8>) -> BytesValue {
+    let mut message = BytesValue::new();
+    message.value = payload;
+    message
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use protobuf::well_known_types::wrappers::BytesValue;
-use ttrpc::r#async::{Client, Server, TtrpcContext};
-use ttrpc::context;
+use ttrpc::r#async::{Client, Server, ServerStreamSender, TtrpcContext};
+use ttrpc::{Code, context, get_status};
 
 use crate::Result;
-use crate::child::{CALL_TIMEOUT, Contender};
+use crate::contender::{CALL_TIMEOUT, Contender, StreamOrder};
 use generated::echo_ttrpc::{self, EchoClient};
 
 #[allow(clippy::as_conversions, clippy::use_self)]
@@ -34,14 +34,27 @@ impl Contender for Echo {
 
     async fn connect(address: &str, payload: Vec<u8>) -> Result<Self> {
         let client = EchoClient::new(Client::connect(address).await?);
-        let mut request = BytesValue::new();
-        request.value = payload;
-        Ok(Self { client, request })
+        Ok(Self {
+            client,
+            request: message(payload),
+        })
     }
 
     async fn echo(&self) -> Result<Self::Reply> {
         let context = context::with_duration(CALL_TIMEOUT);
         Ok(self.client.echo(context, &self.request).await?.value)
+    }
+
+    async fn stream(&self, order: StreamOrder) -> Result<()> {
+        let context = context::with_duration(CALL_TIMEOUT);
+        let request = message(order.to_payload());
+        let mut messages = self.client.repeat(context, &request).await?;
+        let mut received = 0;
+        while let Some(message) = messages.recv().await? {
+            order.check(received, message.value.len())?;
+            received += 1;
+        }
+        order.check_end(received)
     }
 }
 
@@ -52,4 +65,26 @@ impl echo_ttrpc::Echo for Handler {
     async fn echo(&self, _: &TtrpcContext, request: BytesValue) -> ttrpc::Result<BytesValue> {
         Ok(request)
     }
+
+    async fn repeat(
+        &self,
+        _: &TtrpcContext,
+        request: BytesValue,
+        sender: ServerStreamSender<BytesValue>,
+    ) -> ttrpc::Result<()> {
+        let order = StreamOrder::from_payload(&request.value).ok_or_else(|| {
+            ttrpc::Error::RpcStatus(get_status(Code::INVALID_ARGUMENT, "not an order"))
+        })?;
+        let message = message(order.message());
+        for _ in 0..order.messages {
+            sender.send(&message).await?;
+        }
+        Ok(())
+    }
+}
+
+fn message(payload: Vec<u8>) -> BytesValue {
+    let mut message = BytesValue::new();
+    message.value = payload;
+    message
 }

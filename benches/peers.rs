@@ -1,0 +1,59 @@
+//! Compares with other implementations, in separate processes: starts the `benches/peers` program,
+//! which a plain build leaves alone.
+//!
+//! ```text
+//! cargo bench --bench peers -- --ratios    # in time, at most 8 minutes
+//! cargo bench --bench peers -- --counts    # what can be counted exactly, less than one
+//! ```
+//!
+//! Without one of the two it measures nothing, so that `cargo bench` does not take that long.
+
+#![allow(
+    clippy::print_stdout,
+    reason = "a program says what it does on its standard output"
+)]
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    // Cargo adds `--bench` by itself.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let words: Vec<&str> = arguments
+        .into_iter()
+        .filter(|&word| word != "--bench")
+        .collect();
+    let mode = match words[..] {
+        ["--ratios"] => "ratios",
+        ["--counts"] => "counts",
+        [] => {
+            println!(
+                "peers: nothing measured; say `cargo bench --bench peers -- --ratios`, or `--counts`"
+            );
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            println!("peers: only `--ratios` or `--counts`, not {words:?}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if !root.join("benches/peers/Cargo.toml").exists() {
+        println!("peers: benches/peers is not here; it is in the repository, not in the package");
+        return ExitCode::FAILURE;
+    }
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(root)
+        .args(["run", "--quiet", "--release", "--locked"])
+        .args(["--package", "ttrpc-keepalive-peers", "--", mode])
+        .status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            println!("peers: cannot start cargo: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

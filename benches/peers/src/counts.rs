@@ -1,0 +1,133 @@
+//! `peers counts`: what a call costs in things that can be counted. Unlike time they repeat, so each
+//! is held to its goal exactly. One thread on each side, both on one core, in processes of their own.
+
+use std::path::Path;
+
+use crate::child::{Order, Placement};
+use crate::counting::Counts;
+use crate::idle::{self, as_float};
+use crate::pair::{self, Pair};
+use crate::{OURS, Result, TTRPC_RUST, entry};
+
+/// Calls of one measurement.
+const CALLS: u16 = 4096;
+
+/// What the orders themselves cost is spread over the calls.
+const ROUNDING: f64 = 0.02;
+
+/// Something that is counted, for each call, on each side.
+struct Count {
+    name: &'static str,
+    bytes: usize,
+    in_flight: usize,
+    of: fn(&Counts) -> i64,
+    /// What one call is divided by: 1, or the payload's bytes.
+    unit: f64,
+    goals: [f64; 2],
+}
+
+const KIB: usize = 1 << 10;
+
+#[rustfmt::skip]
+const COUNTS: &[Count] = &[
+    Count { name: "write calls", bytes: KIB, in_flight: 16, of: |counts| counts.writes, unit: 1.0, goals: [0.15, 0.15] },
+    Count { name: "read calls", bytes: KIB, in_flight: 16, of: |counts| counts.reads, unit: 1.0, goals: [0.15, 0.15] },
+    Count { name: "write calls", bytes: 4 * KIB, in_flight: 1, of: |counts| counts.writes, unit: 1.0, goals: [1.0, 1.0] },
+    // One read more, which finds nothing, is tolerable.
+    Count { name: "read calls", bytes: 4 * KIB, in_flight: 1, of: |counts| counts.reads, unit: 1.0, goals: [2.0, 2.0] },
+    Count { name: "allocations", bytes: KIB, in_flight: 1, of: |counts| counts.allocations, unit: 1.0, goals: [5.0, 5.0] },
+    Count { name: "allocations", bytes: KIB, in_flight: 16, of: |counts| counts.allocations, unit: 1.0, goals: [5.0, 5.0] },
+    Count { name: "bytes allocated, to the payload's", bytes: 64 * KIB, in_flight: 1, of: |counts| counts.allocated, unit: 65536.0, goals: [2.1, 2.1] },
+    Count { name: "page faults", bytes: 64 * KIB, in_flight: 1, of: |counts| counts.page_faults, unit: 1.0, goals: [1.0, 1.0] },
+    // By default a handler gets a task, so that it cannot hold up a PONG.
+    Count { name: "tasks spawned", bytes: KIB, in_flight: 1, of: |counts| counts.tasks, unit: 1.0, goals: [0.0, 1.0] },
+];
+
+/// Returns whether every goal was met.
+pub(crate) fn run() -> Result<bool> {
+    let folder = pair::folder()?;
+    println!("Counted for each call, client and server\n");
+    println!(
+        "{:<34} {:>6} {:>9}  {:>15} {:>15} {:>15}",
+        "", "bytes", "in flight", TTRPC_RUST, "goal, at most", OURS
+    );
+    let mut missed = 0;
+    for count in COUNTS {
+        let theirs = count.measure(TTRPC_RUST, folder.path())?;
+        let ours = count.measure(OURS, folder.path())?;
+        missed += row(
+            &format!(
+                "{:<34} {:>6} {:>9}",
+                count.name, count.bytes, count.in_flight
+            ),
+            Some(theirs),
+            count.goals,
+            ours,
+        );
+    }
+    let ours = abandoned(OURS, folder.path())?;
+    let name = "bytes that stay, late or dropped";
+    missed += row(
+        &format!("{name:<34} {:>6} {:>9}", KIB, 20),
+        None,
+        [0.0, 0.0],
+        ours,
+    );
+    missed += idle::judge(folder.path())?;
+    println!("\n{missed} of the goals missed");
+    Ok(missed == 0)
+}
+
+fn row(title: &str, theirs: Option<[f64; 2]>, goals: [f64; 2], ours: [f64; 2]) -> usize {
+    let both = |[client, server]: [f64; 2]| format!("{client:.2} {server:.2}");
+    let missed = ours
+        .iter()
+        .zip(goals)
+        .filter(|(ours, goal)| **ours > goal + ROUNDING)
+        .count();
+    let verdict = if missed > 0 { "MISSED" } else { "" };
+    println!(
+        "{title}  {:>15} {:>15} {:>15}  {verdict}",
+        theirs.map_or_else(|| "-".to_owned(), both),
+        both(goals),
+        both(ours)
+    );
+    missed
+}
+
+impl Count {
+    /// After as many calls to warm up.
+    fn measure(&self, name: &str, folder: &Path) -> Result<[f64; 2]> {
+        let mut pair = Pair::start(entry(name)?, self.bytes, Placement::OneCore, folder)?;
+        let order = Order::Exactly {
+            calls: CALLS.into(),
+            in_flight: self.in_flight,
+        };
+        pair.counts()?;
+        pair.order(&order)?;
+        let [client, server] = counted(&mut pair, &order)?;
+        Ok([client, server]
+            .map(|counts| as_float((self.of)(&counts)) / f64::from(CALLS) / self.unit))
+    }
+}
+
+fn counted(pair: &mut Pair, order: &Order) -> Result<[Counts; 2]> {
+    let before = pair.counts()?;
+    pair.order(order)?;
+    let after = pair.counts()?;
+    Ok([after[0] - before[0], after[1] - before[1]])
+}
+
+/// By how many bytes 10,000 calls that ran out of time, and as many that were dropped, let memory
+/// grow, after as many that filled what is bounded.
+fn abandoned(name: &str, folder: &Path) -> Result<[f64; 2]> {
+    const CALLS: u16 = 10_000;
+    let mut pair = Pair::start(entry(name)?, KIB, Placement::OneCore, folder)?;
+    let order = Order::Abandon {
+        calls: CALLS.into(),
+    };
+    pair.counts()?;
+    pair.order(&order)?;
+    let grown = counted(&mut pair, &order)?;
+    Ok(grown.map(|counts| as_float(counts.live) / f64::from(CALLS)))
+}

@@ -1,0 +1,222 @@
+//! `peers ratios`: every goal beside what was measured, and whether all are met.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::child::{Order, Placement};
+use crate::goals::{GOALS, Goal, Measure, SLACK, Work};
+use crate::pair::{self, Pair, Sample, median};
+use crate::{Result, entry, idle};
+
+const ROUNDS: usize = 5;
+const WARM_UP: Duration = Duration::from_millis(100);
+const SLICE: Duration = Duration::from_millis(300);
+
+/// Returns whether every floor was met, or missed within the slack.
+pub(crate) fn run() -> Result<bool> {
+    let folder = pair::folder()?;
+    println!(
+        "Ratios: medians of {ROUNDS} rounds of {} ms, the contenders in turn, and the least and the \
+         most.\nA floor is missed when it is by more than {:.0} %, twice measured.\n",
+        SLICE.as_millis(),
+        SLACK * 100.0
+    );
+    println!(
+        "{:<11} {:>6} {:>9}  {:<10} {:<27} {:>6} {:>15}  floor",
+        "", "bytes", "in flight", "what", "to", "ratio", "(least-most)"
+    );
+    let begun = Instant::now();
+    let cells = cells();
+    let mut missed = 0;
+    for (number, cell) in cells.iter().enumerate() {
+        eprint!(
+            "\r[{:>2}/{} {:>3} s] {cell}          \r",
+            number + 1,
+            cells.len(),
+            begun.elapsed().as_secs()
+        );
+        missed += cell.judge(folder.path()).unwrap_or_else(|error| {
+            // A contender that fails is named, and the rest is still measured.
+            println!("{cell}  NOT MEASURED: {error}");
+            1
+        });
+    }
+    missed += idle::judge(folder.path())?;
+    println!(
+        "\n{missed} of the floors missed, {} s",
+        begun.elapsed().as_secs()
+    );
+    Ok(missed == 0)
+}
+
+/// What is measured together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Cell {
+    placement: Placement,
+    work: Work,
+    bytes: usize,
+    in_flight: usize,
+}
+
+impl std::fmt::Display for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let place = match self.work {
+            Work::Calls => self.placement.name(),
+            Work::Streams => "streams",
+        };
+        write!(f, "{place:<11} {:>6} {:>9}", self.bytes, self.in_flight)
+    }
+}
+
+/// Those of the goals, in their order.
+fn cells() -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for goal in GOALS {
+        for &in_flight in goal.in_flight {
+            for &bytes in goal.bytes {
+                let cell = Cell {
+                    placement: goal.placement,
+                    work: goal.work,
+                    bytes,
+                    in_flight,
+                };
+                if !cells.contains(&cell) {
+                    cells.push(cell);
+                }
+            }
+        }
+    }
+    cells
+}
+
+/// The samples of one contender, round by round.
+type Column = (&'static str, Vec<Sample>);
+
+impl Cell {
+    fn goals(&self) -> impl Iterator<Item = &'static Goal> {
+        let cell = *self;
+        GOALS.iter().filter(move |goal| {
+            (goal.placement, goal.work) == (cell.placement, cell.work)
+                && goal.bytes.contains(&cell.bytes)
+                && goal.in_flight.contains(&cell.in_flight)
+        })
+    }
+
+    /// Measures, and once more if a floor was missed, and prints. Returns how many are missed.
+    fn judge(&self, folder: &Path) -> Result<usize> {
+        let mut columns = self.contenders();
+        self.measure(&mut columns, folder)?;
+        if self.rows(&columns).iter().any(|row| row.missed) {
+            self.measure(&mut columns, folder)?;
+        }
+        let rows = self.rows(&columns);
+        for row in &rows {
+            println!("{self}  {}", row.line);
+        }
+        Ok(rows.iter().filter(|row| row.missed).count())
+    }
+
+    fn contenders(&self) -> Vec<Column> {
+        let mut columns: Vec<Column> = Vec::new();
+        for name in self.goals().flat_map(|goal| [goal.against, goal.of]) {
+            if columns.iter().all(|(known, _)| *known != name) {
+                columns.push((name, Vec::new()));
+            }
+        }
+        columns
+    }
+
+    /// Adds a round to each column for each of [`ROUNDS`]. The contenders take turns, so that
+    /// whatever else the machine does meets all of them alike.
+    fn measure(&self, columns: &mut [Column], folder: &Path) -> Result<()> {
+        let mut pairs = Vec::new();
+        for (name, _) in &*columns {
+            let mut pair = Pair::start(entry(name)?, self.bytes, self.placement, folder)?;
+            pair.measure(&self.order(WARM_UP))?;
+            pairs.push(pair);
+        }
+        for _ in 0..ROUNDS {
+            for (pair, (_, samples)) in pairs.iter_mut().zip(&mut *columns) {
+                samples.push(pair.measure(&self.order(SLICE))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn order(&self, slice: Duration) -> Order {
+        match self.work {
+            Work::Calls => Order::Calls {
+                slice,
+                in_flight: self.in_flight,
+            },
+            Work::Streams => Order::Streams { slice },
+        }
+    }
+
+    fn rows(&self, columns: &[Column]) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for goal in self.goals() {
+            let (of, against) = (samples(columns, goal.of), samples(columns, goal.against));
+            for &(measure, bound) in goal.bounds {
+                let ratios = || {
+                    let pairs = of.iter().zip(against);
+                    pairs.map(move |(of, against)| measure.of(of) / measure.of(against))
+                };
+                let ratio = median(ratios());
+                let (least, most) = ratios().fold((f64::INFINITY, 0.0_f64), |(least, most), r| {
+                    (least.min(r), most.max(r))
+                });
+                // The one other comparison: watched, to not watched.
+                let to = if goal.of == crate::OURS {
+                    goal.against
+                } else {
+                    "keepalive off, from on"
+                };
+                let verdict = match (bound.is_missed(ratio), bound.is_met(ratio)) {
+                    (true, _) => "MISSED",
+                    (false, false) => "within the slack",
+                    (false, true) => "",
+                };
+                let twice = if of.len() > ROUNDS { "(twice)" } else { "" };
+                rows.push(Row {
+                    missed: bound.is_missed(ratio),
+                    line: format!(
+                        "{:<10} {to:<27} {ratio:>6.2} {:>15}  {bound:<13} {verdict} {twice}",
+                        measure.name(self.work),
+                        format!("({least:.2}-{most:.2})"),
+                    ),
+                });
+            }
+        }
+        rows
+    }
+}
+
+struct Row {
+    missed: bool,
+    line: String,
+}
+
+fn samples<'a>(columns: &'a [Column], name: &str) -> &'a [Sample] {
+    let column = columns.iter().find(|(known, _)| *known == name);
+    column.map_or(&[], |(_, samples)| samples)
+}
+
+impl Measure {
+    fn of(self, sample: &Sample) -> f64 {
+        match self {
+            Self::Rate => sample.rate,
+            Self::Cpu => sample.cpu,
+            Self::Latency => sample.latency,
+        }
+    }
+
+    fn name(self, work: Work) -> &'static str {
+        match (self, work) {
+            (Self::Rate, Work::Calls) => "calls/s",
+            (Self::Rate, Work::Streams) => "messages/s",
+            (Self::Cpu, _) => "CPU",
+            (Self::Latency, _) => "p50",
+        }
+    }
+}

@@ -163,10 +163,7 @@ async fn a_method_that_does_not_exist_is_told_by_the_halves() {
     assert_eq!(error.status().unwrap().code(), Code::UNIMPLEMENTED);
 }
 
-// Part 2 number 7
-
 // Part 2 number 8
-
 #[test]
 fn data_and_the_end_behind_it_lose_nothing_ten_thousand_times() {
     on_threads(async {
@@ -220,7 +217,6 @@ fn order_is_kept_whatever_the_threads_do() {
 }
 
 // Part 2 number 12
-
 #[tokio::test(start_paused = true)]
 async fn messages_that_encode_to_nothing_are_messages_both_ways() {
     let client = client_of(streams());

@@ -14,7 +14,7 @@ use super::deadlines::{Deadlines, Wrote};
 use super::inbox::Overflow;
 use super::side::{Side, Turn};
 use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
-use crate::keepalive::{CallDeadline, Role, Unknown, Verdict, WriteFacts};
+use crate::keepalive::{CallDeadline, Role, Support, Unknown, Verdict, WriteFacts};
 use crate::liveness::{Counters, Pending};
 use crate::streams::{Calls, Data, Ended, PeerHalf};
 use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Response};
@@ -139,6 +139,7 @@ impl ClientSide {
         let Some(call) = self.calls.find(id) else {
             return self.handle_late_data(id, flags, turn);
         };
+        decide_support(turn);
         let Some((inbox, data)) = call.peer.handle_data(flags) else {
             return self.fail((id, flags), Error::UnexpectedData, turn);
         };
@@ -275,6 +276,13 @@ const STATUS: u8 = 0x0a;
 /// Bytes of a refusal at most. Longer statuses are not taken apart twice.
 const SHORT: usize = 1024;
 
+/// RFC KA-23: data of a stream decides as a response would, which a stream may never see.
+fn decide_support(turn: &mut Turn<'_, Command>) {
+    if turn.machine.support() == Support::Unknown {
+        turn.machine.handle_response(turn.now);
+    }
+}
+
 /// What is known about the peer, as the error of a call that has run out of time.
 fn late<C>(verdict: Verdict, timeout: Option<Duration>, turn: &Turn<'_, C>) -> DeadlineError {
     DeadlineError {
@@ -363,6 +371,7 @@ impl Side for ClientSide {
                     Some(PeerHalf::Messages(_)) => error(),
                     Some(PeerHalf::Answer(_)) => Error::UnexpectedData,
                 };
+                decide_support(turn);
                 self.fail((id, header.flags), error, turn);
             }
             _ => {}

@@ -70,7 +70,8 @@ impl Machine {
     }
 
     /// A Response or data of an open stream was received, or an answer with an error on the PING's
-    /// own stream id. The first one decides whether the peer knows PING: whoever does writes the PONG before it (RFC KA-23).
+    /// own stream id. The first one decides whether the peer knows PING: whoever does writes the
+    /// PONG before it (RFC KA-23).
     pub fn handle_response(&mut self, now: Duration) {
         let now = self.advance(now);
         if self.support == Support::Unknown && self.newest_written() > 0 && !self.is_over() {

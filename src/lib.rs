@@ -397,6 +397,7 @@
 //! |---|---|---|---|
 //! | requests waiting to be written | [`outbox_limit`](ClientBuilder::outbox_limit) | 16 MiB | calls wait, within their timeouts; messages of streams wait in their senders |
 //! | calls in flight | [`call_limit`](ClientBuilder::call_limit) | 65,536 | calls wait, within their timeouts |
+//! | those who wait for room, and probes | by their callers | | each is a future that somebody holds, and goes with it |
 //! | messages of one stream that nobody has taken | [`stream_limit`](ClientBuilder::stream_limit), [also of a server](ServerBuilder::stream_limit) | 16 MiB | that stream fails: [`Error::StreamOverflow`], RESOURCE_EXHAUSTED |
 //! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
 //! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |
@@ -405,14 +406,21 @@
 //! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection | expired ones make room, then RESOURCE_EXHAUSTED at once |
 //! | bytes of these requests, and of their streams' messages | [`waiting_byte_limit`](ServerBuilder::waiting_byte_limit) | 16 MiB a connection | RESOURCE_EXHAUSTED at once |
 //! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some; messages of streams wait in their senders |
-//! | PONGs waiting to be written | fixed | 1 | the newest PING is answered |
+//! | PONGs waiting to be written | fixed | 1, of up to 64 bytes | the newest PING is answered |
 //! | a frame | fixed | 4 MiB | costs its own call |
+//! | pairs of metadata, details of a status | fixed | 4,096 | INVALID_ARGUMENT; [`Error::InvalidResponse`] |
+//! | buffers kept for the next frames | fixed | 8 MiB a process | the oldest are freed |
 //! | connections of a server | none | | the operating system refuses: accepting waits and tries again |
 //!
 //! What one connection may keep in memory of streams of requests is its handlers times
 //! [`stream_limit`](ServerBuilder::stream_limit), if they take none: 16 GiB by default. A server
 //! whose clients are not trusted lowers [`handler_limit`](ServerBuilder::handler_limit), the
 //! [`call_limit`](MethodOptions::call_limit) of such methods, or `stream_limit`.
+//!
+//! What was let in below a limit may exceed it: a message by its own size, and answers by those of
+//! the handlers that run when their client stops taking them. A frame is as large as ttrpc allows,
+//! which no setting changes, since the peer has the same limit. What may be larger is split by the
+//! application, or sent as a stream.
 //!
 //! Not in this version: vsock.
 //!

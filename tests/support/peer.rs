@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use ttrpc_keepalive::wire::{
     Decoded, Decoder, Flags, Frame, Header, MessageType, Raw, Request, RequestHead, Response,
@@ -15,7 +15,7 @@ use super::text;
 pub(crate) struct Peer<S> {
     pub(crate) stream: S,
     decoder: Decoder,
-    unread: Vec<u8>,
+    unread: BytesMut,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
@@ -23,7 +23,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         Self {
             stream,
             decoder: Decoder::new(),
-            unread: Vec::new(),
+            unread: BytesMut::new(),
         }
     }
 
@@ -37,7 +37,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
             let mut input = &self.unread[..];
             let decoded = self.decoder.decode(&mut input).unwrap();
             let taken = self.unread.len() - input.len();
-            self.unread.drain(..taken);
+            self.unread.advance(taken);
             match decoded {
                 Some(Decoded::Frame(frame)) => return Some(frame),
                 Some(other) => panic!("a frame that nobody may send: {other:?}"),

@@ -10,10 +10,10 @@ use crate::keepalive::{Machine, Peer, Role};
 // RFC KA-30
 #[tokio::test]
 async fn the_last_id_is_followed_by_an_error_and_never_by_the_first() {
-    let keepalive = Keepalive::off();
-    let machine = Machine::new(&keepalive, Role::Client, 0);
+    let settings = ClientSettings::default();
+    let machine = Machine::new(&settings.keepalive, Role::Client, 0);
     let shared = Arc::new(Shared::new(Clock::start(), &machine, None));
-    let handle = Handle::new(Arc::clone(&shared), ClientLimits::default(), keepalive);
+    let handle = Handle::new(Arc::clone(&shared), settings);
     shared.desk().next_id = Some(PING_STREAM_ID - 4);
     let outgoing = || Outgoing {
         service: "demo.Echo",

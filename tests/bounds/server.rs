@@ -1,0 +1,135 @@
+//! What waits in a server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::time::{sleep, timeout};
+use ttrpc_keepalive::wire::{Flags, Response, ping, ping_number};
+use ttrpc_keepalive::{Code, Context, Responses, ServerBuilder, Status};
+
+use super::support::*;
+use super::{MIB, refused};
+
+/// `demo.Echo/Work` counts itself and never answers.
+fn endless() -> (ServerBuilder, Arc<AtomicUsize>) {
+    let running = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&running);
+    let server = streams().unary_bytes("demo.Echo", "Work", move |_: Context, _: Bytes| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        std::future::pending::<Result<Bytes, Status>>()
+    });
+    (server, running)
+}
+
+// row: handlers that run
+#[tokio::test(start_paused = true)]
+async fn of_1_025_requests_1_024_run_and_one_waits() {
+    let (server, running) = endless();
+    let mut peer = served(server.build().unwrap());
+    for number in 0..1023 {
+        peer.call(2 * number + 1, "Work", "").await;
+    }
+    peer.call(2047, "Sleep", "1000").await;
+    peer.call(2049, "Work", "").await;
+    peer.silence(ms(900)).await;
+    assert_eq!(running.load(Ordering::Relaxed), 1023);
+    assert_eq!(peer.expect_response().await.0, 2047);
+    peer.silence(ms(1)).await;
+    assert_eq!(running.load(Ordering::Relaxed), 1024);
+}
+
+// row: requests that wait for a handler
+#[tokio::test(start_paused = true)]
+async fn behind_1_024_that_wait_a_request_is_refused_at_once() {
+    let (server, running) = endless();
+    let mut peer = served(server.build().unwrap());
+    for number in 0..2048 {
+        peer.call(2 * number + 1, "Work", "").await;
+    }
+    peer.silence(secs(10)).await;
+    peer.call(4097, "Work", "").await;
+    let status = timeout(ms(10), refused(&mut peer, 4097)).await;
+    let status = status.expect("at once");
+    assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+    assert_eq!(running.load(Ordering::Relaxed), 1024);
+    peer.send(ping(1)).await;
+    assert_eq!(ping_number(&peer.frame().await.payload), Some(1));
+}
+
+// row: answers not taken by the client
+#[tokio::test(start_paused = true)]
+async fn with_more_than_16_mib_of_answers_owed_requests_are_not_read_and_messages_wait() {
+    let (sent, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (called, counted) = (Arc::clone(&seen), Arc::clone(&sent));
+    let server = echo()
+        .unary_bytes("demo.Echo", "Counted", move |_: Context, _: Bytes| {
+            called.fetch_add(1, Ordering::Relaxed);
+            async { Ok(Bytes::from(vec![0; MIB])) }
+        })
+        .server_stream_bytes(
+            SERVICE,
+            "Down",
+            move |_: Context, _: Bytes, mut out: Responses<[u8]>| {
+                let counted = Arc::clone(&counted);
+                async move {
+                    for _ in 0..20 {
+                        out.send(&vec![0; MIB]).await?;
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    Ok(())
+                }
+            },
+        );
+    let server = server.build().unwrap();
+    let connect = || {
+        let (here, there) = tokio::io::duplex(4096);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_connection(here).await });
+        Peer::new(there)
+    };
+
+    let mut peer = connect();
+    for number in 0..20 {
+        peer.call(2 * number + 1, "Counted", "").await;
+        sleep(ms(1)).await;
+    }
+    // The pipe has a part of the first answer, so that the 17th makes it more than 16 MiB.
+    assert_eq!(seen.load(Ordering::Relaxed), 17);
+    for number in 0..20 {
+        assert_eq!(peer.expect_response().await.0, 2 * number + 1);
+    }
+    assert_eq!(seen.load(Ordering::Relaxed), 20);
+
+    let mut peer = connect();
+    peer.open(1, "Down", Flags::REMOTE_CLOSED, b"").await;
+    sleep(secs(1)).await;
+    assert_eq!(sent.load(Ordering::Relaxed), 17);
+    peer.call(3, "Counted", "").await;
+    sleep(secs(1)).await;
+    assert_eq!(seen.load(Ordering::Relaxed), 21, "requests are still read");
+    for _ in 0..20 {
+        peer.frame().await;
+    }
+    assert_eq!(sent.load(Ordering::Relaxed), 20);
+}
+
+// row: connections of a server
+#[tokio::test(start_paused = true)]
+async fn a_server_takes_every_connection_that_comes() {
+    let server = echo().build().unwrap();
+    let mut peers = Vec::new();
+    for _ in 0..2000 {
+        let (here, there) = tokio::io::duplex(4096);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_connection(here).await });
+        peers.push(Peer::new(there));
+    }
+    for peer in &mut peers {
+        peer.call(1, "Say", "hello").await;
+    }
+    for peer in &mut peers {
+        let answer = Response::decode(&peer.frame().await.payload).unwrap();
+        assert_eq!(answer.status, None);
+    }
+}

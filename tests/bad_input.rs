@@ -138,11 +138,7 @@ async fn an_oversized_response_fails_its_call_with_both_sizes() {
     };
     assert_eq!((sizes.size, sizes.max), (MAX_PAYLOAD + 1, MAX_PAYLOAD));
     assert!(error.is_peer_fault());
-    let (reply, _) = tokio::join!(say(&client), async {
-        assert_eq!(peer.request().await.0, 3);
-        peer.respond(3).await;
-    });
-    reply.unwrap();
+    support::goes_on(&client, &mut peer).await;
 }
 
 // RFC KA-4: DATA too.
@@ -322,11 +318,7 @@ async fn an_envelope_that_cannot_be_decoded_fails_its_call() {
             "{envelope:?}: {error:?}"
         );
         assert!(error.is_peer_fault());
-        let (reply, _) = tokio::join!(say(&client), async {
-            assert_eq!(peer.request().await.0, 3);
-            peer.respond(3).await;
-        });
-        reply.unwrap();
+        support::goes_on(&client, &mut peer).await;
     }
 }
 
@@ -451,11 +443,7 @@ async fn stream_data_in_answer_to_a_unary_call_fails_that_call() {
     peer.send(junk(3, 1, Flags::NONE, b"x")).await;
     let error = call.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::UnexpectedData), "{error:?}");
-    let (reply, _) = tokio::join!(say(&client), async {
-        assert_eq!(peer.request().await.0, 3);
-        peer.respond(3).await;
-    });
-    reply.unwrap();
+    support::goes_on(&client, &mut peer).await;
 }
 
 // Part 2 number 11
@@ -488,11 +476,7 @@ async fn an_error_on_the_pings_own_id_says_that_the_peer_does_not_know_it() {
     peer.send(encode_status(PING_STREAM_ID, &refused)).await;
     peer.silence(secs(60)).await;
     assert_eq!(client.snapshot().support(), Support::No);
-    let (reply, _) = tokio::join!(say(&client), async {
-        assert_eq!(peer.request().await.0, 1);
-        peer.respond(1).await;
-    });
-    reply.unwrap();
+    support::goes_on(&client, &mut peer).await;
 }
 
 // T51

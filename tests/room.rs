@@ -87,9 +87,8 @@ fn a_watch_that_comes_and_goes_with_calls_loses_no_wake_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_beyond_the_limit_waits_and_goes_on_in_its_turn() {
-    let (here, there) = tokio::io::duplex(64 << 10);
-    let client = Client::builder().call_limit(2).attach(here).unwrap();
-    let mut peer = Peer::new(there);
+    let client = Client::builder().call_limit(2);
+    let (client, mut peer) = attached(client, 64 << 10);
     let calls: Vec<_> = (0..5)
         .map(|_| {
             let client = client.clone();
@@ -114,9 +113,8 @@ async fn a_call_beyond_the_limit_waits_and_goes_on_in_its_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_finds_no_room_in_time_is_not_sent() {
-    let (here, there) = tokio::io::duplex(64 << 10);
-    let client = Client::builder().call_limit(1).attach(here).unwrap();
-    let mut peer = Peer::new(there);
+    let client = Client::builder().call_limit(1);
+    let (client, mut peer) = attached(client, 64 << 10);
     let first = {
         let client = client.clone();
         tokio::spawn(async move { say(&client).await })
@@ -146,13 +144,10 @@ async fn a_call_that_finds_no_room_in_time_is_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_room_in_the_outbox_and_goes_on() {
-    let (here, there) = tokio::io::duplex(4096);
     let client = Client::builder()
         .keepalive(Keepalive::off())
-        .outbox_limit(10_000)
-        .attach(here)
-        .unwrap();
-    let mut peer = Peer::new(there);
+        .outbox_limit(10_000);
+    let (client, mut peer) = attached(client, 4096);
     let calls: Vec<_> = (0..5)
         .map(|_| {
             let client = client.clone();
@@ -203,13 +198,8 @@ async fn a_call_that_expired_in_our_own_pause_is_not_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_leaves_nothing_in_whatever_state_it_was() {
-    let (here, there) = tokio::io::duplex(4096);
-    let client = Client::builder()
-        .keepalive(Keepalive::off())
-        .call_limit(3)
-        .attach(here)
-        .unwrap();
-    let mut peer = Peer::new(there);
+    let client = Client::builder().keepalive(Keepalive::off()).call_limit(3);
+    let (client, mut peer) = attached(client, 4096);
     let mut written = Box::pin(say(&client));
     let mut begun = Box::pin(say_large(&client, 20_000));
     let mut queued = Box::pin(say(&client));
@@ -250,13 +240,8 @@ async fn a_dropped_call_leaves_nothing_in_whatever_state_it_was() {
 
 #[tokio::test(start_paused = true)]
 async fn dropped_calls_free_their_room_for_those_that_wait() {
-    let (here, there) = tokio::io::duplex(64 << 10);
-    let client = Client::builder()
-        .keepalive(Keepalive::off())
-        .call_limit(1)
-        .attach(here)
-        .unwrap();
-    let mut peer = Peer::new(there);
+    let client = Client::builder().keepalive(Keepalive::off()).call_limit(1);
+    let (client, mut peer) = attached(client, 64 << 10);
     let mut first = Box::pin(say(&client));
     poll_once(first.as_mut());
     let waiting = {
@@ -356,13 +341,8 @@ async fn room_made_while_a_call_looks_for_it_wakes_the_call() {
 
 #[tokio::test(start_paused = true)]
 async fn the_peer_is_told_what_is_left_of_the_time() {
-    let (here, there) = tokio::io::duplex(64 << 10);
-    let client = Client::builder()
-        .keepalive(Keepalive::off())
-        .call_limit(1)
-        .attach(here)
-        .unwrap();
-    let mut peer = Peer::new(there);
+    let client = Client::builder().keepalive(Keepalive::off()).call_limit(1);
+    let (client, mut peer) = attached(client, 64 << 10);
     let calls: Vec<_> = [secs(5), secs(5), Duration::MAX]
         .map(|limit| {
             let client = client.clone();

@@ -32,15 +32,6 @@ fn too_large() -> Vec<u8> {
     vec![0; MAX_PAYLOAD + 1]
 }
 
-/// A unary call is answered: nothing else was lost.
-async fn goes_on(client: &Client, peer: &mut Peer<DuplexStream>) {
-    let (reply, ()) = tokio::join!(say(client), async {
-        let (id, _) = peer.request().await;
-        peer.respond(id).await;
-    });
-    reply.unwrap();
-}
-
 // RFC KA-23: some streams never see a RESPONSE.
 #[tokio::test(start_paused = true)]
 async fn data_of_a_stream_tells_whether_the_peer_knows_ping() {
@@ -331,13 +322,10 @@ async fn that_a_send_has_returned_says_nothing_of_the_peer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_nobody_polls_holds_its_place_until_it_is_dropped() {
-    let (here, there) = tokio::io::duplex(64);
     let client = Client::builder()
         .keepalive(Keepalive::off())
-        .outbox_limit(200)
-        .attach(here)
-        .unwrap();
-    let mut peer = Peer::new(there);
+        .outbox_limit(200);
+    let (client, mut peer) = attached(client, 64);
     let mut halves = Vec::new();
     for _ in 0..3 {
         let call = client.client_stream_bytes(SERVICE, "Up");

@@ -37,15 +37,6 @@ async fn both(client: &Client) -> (Sender<[u8]>, Receiver<Bytes>) {
     call.await.unwrap()
 }
 
-/// A unary call is answered: nothing else was lost.
-async fn goes_on(client: &Client, peer: &mut Peer<DuplexStream>) {
-    let (reply, ()) = tokio::join!(say(client), async {
-        let (id, _) = peer.request().await;
-        peer.respond(id).await;
-    });
-    reply.unwrap();
-}
-
 fn response(id: u32, message: &[u8]) -> Vec<u8> {
     encode_response(id, &Raw(message)).unwrap()
 }

@@ -32,11 +32,7 @@ async fn at_16_mib_of_messages_that_nobody_takes_their_stream_fails_alone() {
         panic!("{error}")
     };
     assert_eq!((size, limit), expected);
-    let (reply, ()) = tokio::join!(say(&client), async {
-        let (id, _) = peer.request().await;
-        peer.respond(id).await;
-    });
-    reply.unwrap();
+    goes_on(&client, &mut peer).await;
 
     let server = echo().client_stream_bytes(
         SERVICE,

@@ -143,9 +143,22 @@ pub(crate) fn echo_pair(keepalive: Keepalive) -> (Client, Freezer) {
 
 /// A client of a scripted peer, over a pipe of this capacity.
 pub(crate) fn scripted(keepalive: Keepalive, capacity: usize) -> (Client, Peer<DuplexStream>) {
+    attached(Client::builder().keepalive(keepalive), capacity)
+}
+
+/// The same with other settings.
+pub(crate) fn attached(client: ClientBuilder, capacity: usize) -> (Client, Peer<DuplexStream>) {
     let (here, there) = tokio::io::duplex(capacity);
-    let client = Client::builder().keepalive(keepalive);
     (client.attach(here).unwrap(), Peer::new(there))
+}
+
+/// A call is made and answered: nothing else was lost on the connection.
+pub(crate) async fn goes_on(client: &Client, peer: &mut Peer<DuplexStream>) {
+    let (reply, ()) = tokio::join!(say(client), async {
+        let (id, _) = peer.request().await;
+        peer.respond(id).await;
+    });
+    reply.unwrap();
 }
 
 /// A scripted peer of this server, over a pipe.

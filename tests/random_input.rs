@@ -5,6 +5,8 @@
     reason = "a test says what it expects by panicking"
 )]
 
+#[path = "support/played.rs"]
+mod played;
 mod support;
 
 use protobuf::Message;
@@ -117,4 +119,12 @@ async fn random_bytes_end_a_connection_at_most() {
         timeout(secs(5), client.closed()).await.expect("it ends");
     }
     assert!(protocol_errors > 200, "{protocol_errors}");
+}
+
+#[test]
+fn whatever_is_sent_no_request_is_answered_twice_and_the_end_of_the_pipe_ends_it() {
+    for seed in 1..300 {
+        let mut random = Random(seed * 0x9E37_79B9);
+        played::check(&random.bytes(400));
+    }
 }

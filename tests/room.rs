@@ -27,12 +27,7 @@ use ttrpc_keepalive::{Client, Verdict};
 // T42
 #[test]
 fn no_wake_up_is_lost_between_calls_that_wait_for_each_other() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    on_threads(async {
         for (calls, outbox) in [(1, 1 << 20), (1 << 10, 1), (2, 100)] {
             let client = Client::builder().call_limit(calls).outbox_limit(outbox);
             let (client, _) = pair(echo().build().unwrap(), client, 64 << 10);
@@ -57,12 +52,7 @@ fn no_wake_up_is_lost_between_calls_that_wait_for_each_other() {
 // T42, dormancy entered and left from 8 tasks
 #[test]
 fn a_watch_that_comes_and_goes_with_calls_loses_no_wake_up() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    on_threads(async {
         let watch = Keepalive::every(ms(10)).timeout(secs(20)).while_idle(false);
         let (client, _) = echo_pair(watch);
         let tasks: Vec<_> = (0..8u64)

@@ -7,7 +7,7 @@
 
 mod support;
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -16,16 +16,6 @@ use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::timeout;
 use ttrpc_keepalive::{Client, Code, Context, Error, Requests, Responses, Server, Status};
-
-/// Runs on four threads, and not for ever.
-fn on_threads(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async { timeout(secs(60), test).await.expect("nothing is stuck") });
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_server_stream_yields_its_messages_in_order_and_ends() {

@@ -305,12 +305,7 @@ async fn a_pong_is_written_before_every_answer_to_what_came_after_the_ping() {
 // Part 2 number 5. An id that is taken before its frame is queued is overtaken.
 #[test]
 fn ids_on_the_wire_are_odd_and_strictly_increasing_whatever_the_threads_do() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    on_threads(async {
         let (here, there) = tokio::net::UnixStream::pair().unwrap();
         let client = Client::builder().attach(here).unwrap();
         let mut peer = Peer::new(there);

@@ -4,3 +4,4 @@
 
 pub mod decoder;
 pub mod machine;
+pub mod server;

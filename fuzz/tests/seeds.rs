@@ -28,3 +28,8 @@ fn decoder() {
 fn machine() {
     replay("machine", ttrpc_keepalive_fuzz::machine::check);
 }
+
+#[test]
+fn server() {
+    replay("server", ttrpc_keepalive_fuzz::server::check);
+}

@@ -175,6 +175,17 @@ pub(crate) fn pause(duration: Duration) {
     let _ = pin!(tokio::time::advance(duration)).poll(&mut cx);
 }
 
+/// Runs on four threads, and not for ever.
+pub(crate) fn on_threads(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let test = async { tokio::time::timeout(secs(60), test).await };
+    runtime.block_on(test).expect("nothing is stuck");
+}
+
 /// Polls a future once, as a task does that then has something else to do.
 pub(crate) fn poll_once<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) {
     let mut cx = TaskContext::from_waker(Waker::noop());

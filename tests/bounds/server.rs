@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::wire::{Flags, Response, ping, ping_number};
-use ttrpc_keepalive::{Code, Context, Responses, ServerBuilder, Status};
+use ttrpc_keepalive::{Code, Context, MethodOptions, Responses, ServerBuilder, Status};
 
 use super::support::*;
 use super::{MIB, refused};
@@ -55,6 +55,86 @@ async fn behind_1_024_that_wait_a_request_is_refused_at_once() {
     assert_eq!(running.load(Ordering::Relaxed), 1024);
     peer.send(ping(1)).await;
     assert_eq!(ping_number(&peer.frame().await.payload), Some(1));
+}
+
+// row: handlers that run on all connections
+#[tokio::test(start_paused = true)]
+async fn without_a_total_1_200_handlers_run_and_with_one_connections_have_their_turns() {
+    let (server, running) = endless();
+    let server = server.build().unwrap();
+    let mut peers = [served(server.clone()), served(server)];
+    for peer in &mut peers {
+        for number in 0..600 {
+            peer.call(2 * number + 1, "Work", "").await;
+        }
+        peer.silence(ms(1)).await;
+    }
+    assert_eq!(running.load(Ordering::Relaxed), 1200);
+
+    let (server, running) = endless();
+    let server = server.total_handler_limit(3).build().unwrap();
+    let [mut one, mut other] = [served(server.clone()), served(server)];
+    one.call(1, "Sleep", "1000").await;
+    for id in [3, 5, 7, 9] {
+        one.call(id, "Work", "").await;
+    }
+    one.silence(ms(1)).await;
+    other.call(1, "Say", "hello").await;
+    other.silence(ms(900)).await;
+    assert_eq!(running.load(Ordering::Relaxed), 2);
+    assert_eq!(one.expect_response().await.0, 1);
+    // One that waited longer goes first, and then the other connection has its turn.
+    one.silence(secs(10)).await;
+    assert_eq!(running.load(Ordering::Relaxed), 3);
+    other.silence(secs(10)).await;
+    other.send(ping(1)).await;
+    assert_eq!(ping_number(&other.frame().await.payload), Some(1));
+}
+
+// row: calls of one method
+#[tokio::test(start_paused = true)]
+async fn a_call_beyond_those_of_its_method_is_refused_at_once() {
+    let (server, running) = endless();
+    let two = MethodOptions::new().call_limit(2);
+    let server = server.method("demo.Echo", "Work", two).build().unwrap();
+    let mut peers = [served(server.clone()), served(server)];
+    for peer in &mut peers {
+        peer.call(1, "Work", "").await;
+        peer.silence(ms(1)).await;
+    }
+    for peer in &mut peers {
+        peer.call(3, "Work", "").await;
+        let status = timeout(ms(10), refused(peer, 3)).await.expect("at once");
+        assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+        peer.call(5, "Say", "hello").await;
+        assert_eq!(peer.expect_response().await.0, 5);
+    }
+    assert_eq!(running.load(Ordering::Relaxed), 2);
+}
+
+// row: bytes of these requests, and of their streams' messages
+#[tokio::test(start_paused = true)]
+async fn behind_16_mib_that_wait_a_request_or_message_is_refused_at_once() {
+    let (server, _) = endless();
+    let mut peer = served(server.handler_limit(1).build().unwrap());
+    let message = "x".repeat(MIB);
+    peer.call(1, "Work", "").await;
+    let open = Flags::REMOTE_OPEN | Flags::NO_DATA;
+    peer.open(3, "Join", open, b"").await;
+    // With what is beside them 15 fit.
+    for number in 0..14 {
+        peer.call(2 * number + 5, "Work", &message).await;
+    }
+    peer.data(3, Flags::NONE, message.as_bytes()).await;
+    peer.silence(secs(10)).await;
+    peer.call(101, "Work", &message).await;
+    let status = timeout(ms(10), refused(&mut peer, 101)).await;
+    let status = status.expect("at once");
+    assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+    peer.data(3, Flags::NONE, message.as_bytes()).await;
+    let status = timeout(ms(10), refused(&mut peer, 3)).await;
+    let status = status.expect("at once");
+    assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
 }
 
 // row: answers not taken by the client

@@ -438,6 +438,3 @@ impl<'a, W: Wait> Opening<'a, W> {
 fn timeout_nano(left: Duration) -> i64 {
     i64::try_from(left.as_nanos()).unwrap_or(i64::MAX).max(1)
 }
-
-#[cfg(test)]
-mod tests;

@@ -316,7 +316,7 @@ mod tests {
     use crate::keepalive::{Keepalive, Peer};
     use crate::wire::{Flags, PING_STREAM_ID, Raw, encode_response};
 
-    // Ids are never used again: a late answer to an old call would be taken for that of a new one.
+    // RFC KA-30. Ids are never used again: a late answer to an old call would be taken for that of a new one.
     #[tokio::test]
     async fn a_connection_that_has_used_its_last_id_says_so_and_goes_on_with_its_calls() {
         let (here, mut there) = tokio::io::duplex(4096);

@@ -96,6 +96,8 @@ pub struct Machine {
     told: Flags,
     events: Events,
     armed: Option<Duration>,
+    /// When what follows from the facts was last derived, if nothing has been touched since.
+    settled: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -201,6 +203,7 @@ impl Machine {
             told: Flags::default(),
             events: Events::default(),
             armed: None,
+            settled: None,
         }
     }
 }

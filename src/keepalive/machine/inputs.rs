@@ -79,8 +79,10 @@ impl Machine {
             if let Ping::Out { .. } = self.ping {
                 self.ping = Ping::Rest;
             }
+            self.settle(now);
+        } else {
+            self.settle_time(now);
         }
-        self.settle(now);
     }
 
     /// The kernel took the last byte of the PING. From here on the peer's time runs.
@@ -137,16 +139,25 @@ impl Machine {
     /// before writing that.
     pub fn handle_call_started(&mut self, now: Duration) {
         let now = self.advance(now);
+        let waited_for = self.is_waited_for();
         self.in_flight = self.in_flight.saturating_add(1);
-        self.introduce(now);
-        self.settle(now);
+        if waited_for && self.introduced {
+            self.settle_time(now);
+        } else {
+            self.introduce(now);
+            self.settle(now);
+        }
     }
 
     /// A call ended before its deadline, answered or dropped.
     pub fn handle_call_ended(&mut self, now: Duration) {
         let now = self.advance(now);
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.settle(now);
+        if self.is_waited_for() {
+            self.settle_time(now);
+        } else {
+            self.settle(now);
+        }
     }
 
     /// A call's deadline passed. Its record keeps the watch, because the peer may still be at work

@@ -14,7 +14,7 @@ impl Machine {
     /// The number of the PING to write next, once for each PING. Numbers start at 1 and grow by 1.
     pub fn poll_ping(&mut self, now: Duration) -> Option<u64> {
         let now = self.advance(now);
-        self.settle(now);
+        self.settle_time(now);
         match &mut self.ping {
             Ping::Unwritten { handed } if !*handed && !self.closed => {
                 *handed = true;

@@ -63,6 +63,15 @@ impl Machine {
         {
             self.armed = due;
         }
+        self.settled = Some(now);
+    }
+
+    /// The end of an input that changed nothing which [`settle`](Self::settle) looks at, other than
+    /// the time. Most inputs are such: one call of many begins or ends, at the instant of the rest.
+    pub(super) fn settle_time(&mut self, now: Duration) {
+        if self.settled != Some(now) {
+            self.settle(now);
+        }
     }
 
     /// After an input that does what was due, nothing is due any more; if a driver left it undone,
@@ -70,6 +79,7 @@ impl Machine {
     pub(super) fn rearm_after(&mut self, now: Duration) {
         if self.armed.is_some_and(|armed| armed <= now) {
             self.armed = now.checked_add(BREATH);
+            self.settled = None;
         }
     }
 

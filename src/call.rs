@@ -118,8 +118,7 @@ impl<R> CallFuture<'_, R> {
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
         let envelope = ready!(Pin::new(&mut self.exchange).poll(cx))?;
         // Here and not in the driver: decoding a large message must not hold up a PONG.
-        let response = Response::decode(&envelope).map_err(Error::InvalidResponse)?;
-        drop(envelope);
+        let response = Response::from_envelope(envelope).map_err(Error::InvalidResponse)?;
         Poll::Ready(match response.status {
             None => {
                 let message = (self.decode)(&response.payload).map_err(Error::InvalidMessage);

@@ -26,7 +26,7 @@ use crate::liveness::Pending;
 use crate::status::{Code, Status};
 use crate::streams::{Requests, Upload, Uploads};
 use crate::wire::{
-    Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Request, encode_status,
+    Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, RequestFields, encode_status, narrow,
 };
 
 /// What handlers tell the driver.
@@ -84,30 +84,26 @@ impl ServerSide {
         }
     }
 
-    fn handle_request(
-        &mut self,
-        frame: &Frame,
-        turn: &mut Turn<'_, Command>,
-    ) -> Result<(), Status> {
+    fn handle_request(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) -> Result<(), Status> {
         let stream_id = frame.header.stream_id;
         let invalid = |message| Status::new(Code::INVALID_ARGUMENT, message);
         self.requests
             .accept(stream_id)
             .map_err(|refused| invalid(refused.to_string()))?;
         // RFC KA-32: it costs its own stream only.
-        let mut request =
-            Request::decode(&frame.payload).map_err(|error| invalid(error.to_string()))?;
+        let request =
+            RequestFields::decode(&frame.payload).map_err(|error| invalid(error.to_string()))?;
         if turn.closing {
             return Err(Status::shutting_down());
         }
-        let served = Arc::clone(self.methods.find(&request.service, &request.method)?);
+        let served = Arc::clone(self.methods.find(request.service, request.method)?);
         let flags = frame.header.flags;
         let takes_many = matches!(served.method, Method::Upload(_));
         // RFC KA-48.
         if flags.contains(Flags::REMOTE_OPEN) && !takes_many {
             return Err(Status::new(
                 Code::UNIMPLEMENTED,
-                format!("method {:?} takes one request", &*request.method),
+                format!("method {:?} takes one request", request.method),
             ));
         }
         let deadline = match request.timeout_nano {
@@ -134,8 +130,12 @@ impl ServerSide {
             self.make_room(size, turn)?;
         }
         let place = served.admit().inspect_err(|_| self.count_refused())?;
+        let RequestFields {
+            payload, metadata, ..
+        } = request;
+        let mut payload = narrow(frame.payload, payload);
         let messages = takes_many.then(|| {
-            let payload = std::mem::take(&mut request.payload);
+            let payload = std::mem::take(&mut payload);
             self.open_upload(stream_id, flags, payload)
         });
         if !matches!(served.method, Method::Unary(_)) {
@@ -147,7 +147,8 @@ impl ServerSide {
             served,
             place,
             stream_id,
-            request,
+            payload,
+            metadata,
             messages,
             deadline,
             size,
@@ -231,7 +232,8 @@ impl ServerSide {
             served,
             place,
             stream_id,
-            request,
+            payload,
+            metadata,
             messages,
             deadline,
             size: _,
@@ -241,23 +243,18 @@ impl ServerSide {
             _place: place,
         };
         let shared = Arc::clone(turn.shared);
-        let context = Context::new(
-            Arc::clone(&shared),
-            Arc::clone(&served),
-            request.metadata,
-            deadline,
-        );
+        let context = Context::new(Arc::clone(&shared), Arc::clone(&served), metadata, deadline);
         // Wherever the driver runs.
         let _handlers = self.canary.handlers().enter();
         let limit = self.limits.owed_bytes;
         match &served.method {
             Method::Unary(method) => {
                 let responder = Responder::new(shared, stream_id, held);
-                method.start(context, request.payload, responder);
+                method.start(context, payload, responder);
             }
             Method::ServerStream(start) => {
                 let responder = Responder::of_stream(shared, stream_id, held, limit);
-                start(context, request.payload, responder);
+                start(context, payload, responder);
             }
             Method::Upload(start) => {
                 let responder = Responder::of_stream(shared, stream_id, held, limit);
@@ -409,7 +406,7 @@ impl Side for ServerSide {
             MessageType::DATA => return self.handle_data(frame, turn),
             _ => return debug!(stream_id, ?message_type, "a frame for nobody is dropped"),
         }
-        if let Err(status) = self.handle_request(&frame, turn) {
+        if let Err(status) = self.handle_request(frame, turn) {
             debug!(stream_id, %status, "a request is refused");
             turn.send(stream_id, encode_status(stream_id, &status));
         }

@@ -5,7 +5,7 @@ use protobuf::well_known_types::any::Any;
 use protobuf::{CodedOutputStream, Message};
 
 use super::fields::{
-    field_size, integer_size, optional_size, string_size, write_length, write_string,
+    field_size, integer_size, optional_size, string_size, write_integer, write_length, write_string,
 };
 use super::header::{Flags, HEADER_LENGTH, Header, MAX_PAYLOAD, MessageType};
 use crate::buffers;
@@ -92,18 +92,15 @@ pub fn encode_request(
         .saturating_add(integer_size(head.timeout_nano))
         .saturating_add(pairs.map(|pair| field_size(pair_size(pair))).sum());
     frame(stream_id, MessageType::REQUEST, flags, size, |out| {
-        write_string(1, head.service, out)?;
-        write_string(2, head.method, out)?;
-        write_payload(3, payload, payload_len, out)?;
-        if head.timeout_nano != 0 {
-            out.write_int64(4, head.timeout_nano)?;
-        }
+        write_string(1, head.service, out);
+        write_string(2, head.method, out);
+        write_payload(3, payload, payload_len, out);
+        write_integer(4, head.timeout_nano, out);
         for pair in head.metadata {
-            write_length(5, pair_size(pair), out)?;
-            write_string(1, &pair.0, out)?;
-            write_string(2, &pair.1, out)?;
+            write_length(5, pair_size(pair), out);
+            write_string(1, &pair.0, out);
+            write_string(2, &pair.1, out);
         }
-        Ok(())
     })
 }
 
@@ -121,7 +118,7 @@ pub fn encode_response(stream_id: u32, payload: &dyn Encode) -> Result<Vec<u8>, 
     let size = optional_size(payload_len);
     let flags = Flags::NONE;
     frame(stream_id, MessageType::RESPONSE, flags, size, |out| {
-        write_payload(2, payload, payload_len, out)
+        write_payload(2, payload, payload_len, out);
     })
 }
 
@@ -147,16 +144,13 @@ pub fn encode_status(stream_id: u32, status: &Status) -> Vec<u8> {
     let status_size = status_size(code, message, details);
     let (kind, flags) = (MessageType::RESPONSE, Flags::NONE);
     frame(stream_id, kind, flags, field_size(status_size), |out| {
-        write_length(1, status_size, out)?;
-        if code != 0 {
-            out.write_int32(1, code)?;
-        }
-        write_string(2, message, out)?;
+        write_length(1, status_size, out);
+        write_integer(1, code.into(), out);
+        write_string(2, message, out);
         for detail in details {
-            write_length(3, detail.encoded_len(), out)?;
-            detail.encode(out)?;
+            write_length(3, detail.encoded_len(), out);
+            write_message(detail, out);
         }
-        Ok(())
     })
     .expect("cut to fit above")
 }
@@ -177,7 +171,7 @@ pub fn encode_data(
 ) -> Result<Vec<u8>, Oversized> {
     let size = payload.encoded_len();
     frame(stream_id, MessageType::DATA, flags, size, |out| {
-        payload.encode(out)
+        write_message(payload, out);
     })
 }
 
@@ -198,7 +192,7 @@ fn frame(
     message_type: MessageType,
     flags: Flags,
     size: usize,
-    write: impl FnOnce(&mut CodedOutputStream<'_>) -> protobuf::Result<()>,
+    write: impl FnOnce(&mut Vec<u8>),
 ) -> Result<Vec<u8>, Oversized> {
     let max = MAX_PAYLOAD;
     let length = match u32::try_from(size) {
@@ -213,11 +207,7 @@ fn frame(
     };
     let mut frame = buffers::take(HEADER_LENGTH + size);
     frame.extend_from_slice(&header.encode());
-    let mut out = CodedOutputStream::vec(&mut frame);
-    write(&mut out)
-        .and_then(|()| out.flush())
-        .expect("a vector takes every byte");
-    drop(out);
+    write(&mut frame);
     // A wrong length would tear the stream for every call of the connection. It is a defect of this
     // one message's code, and stays with its caller.
     assert_eq!(
@@ -237,17 +227,19 @@ fn prefix(text: &str, room: usize) -> &str {
     &text[..end]
 }
 
-fn write_payload(
-    field: u32,
-    payload: &dyn Encode,
-    payload_len: usize,
-    out: &mut CodedOutputStream<'_>,
-) -> protobuf::Result<()> {
-    if payload_len == 0 {
-        return Ok(());
+fn write_payload(field: u32, payload: &dyn Encode, payload_len: usize, out: &mut Vec<u8>) {
+    if payload_len > 0 {
+        write_length(field, payload_len, out);
+        write_message(payload, out);
     }
-    write_length(field, payload_len, out)?;
-    payload.encode(out)
+}
+
+fn write_message(message: &dyn Encode, out: &mut Vec<u8>) {
+    let mut out = CodedOutputStream::vec(out);
+    message
+        .encode(&mut out)
+        .and_then(|()| out.flush())
+        .expect("a vector takes every byte");
 }
 
 fn pair_size((key, value): &(String, String)) -> usize {

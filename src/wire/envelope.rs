@@ -1,7 +1,9 @@
 //! The messages of ttrpc itself: what stands around a service's own messages in a REQUEST and a
 //! RESPONSE.
 
-use bytes::Bytes;
+use std::ops::Range;
+
+use bytes::{Buf, Bytes};
 use protobuf::Chars;
 use protobuf::well_known_types::any::Any;
 
@@ -34,27 +36,51 @@ impl Request {
     /// The bytes are no envelope, a text in it is not UTF-8 (RFC KA-47), or it has more than
     /// [`MAX_REPEATED`] pairs of metadata (RFC KA-32).
     pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
+        let request = RequestFields::decode(bytes)?;
+        let chars = |text: &str| {
+            let text = Chars::from_bytes(bytes.slice_ref(text.as_bytes()));
+            text.map_err(|error| request_error(malformed(error.to_string())))
+        };
+        Ok(Self {
+            service: chars(request.service)?,
+            method: chars(request.method)?,
+            payload: bytes.slice(request.payload),
+            timeout_nano: request.timeout_nano,
+            metadata: request.metadata,
+        })
+    }
+}
+
+/// The envelope of a REQUEST, read where it is: a server looks at most of it only once.
+#[derive(Debug, Default)]
+pub(crate) struct RequestFields<'a> {
+    pub(crate) service: &'a str,
+    pub(crate) method: &'a str,
+    /// Where the service's own message is; [`narrow`] cuts it out.
+    pub(crate) payload: Range<usize>,
+    pub(crate) timeout_nano: i64,
+    pub(crate) metadata: Vec<(String, String)>,
+}
+
+impl<'a> RequestFields<'a> {
+    /// As [`Request::decode`].
+    pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         let mut request = Self::default();
         each_field(bytes, |tag, input| {
             match tag {
-                TEXT_1 => request.service = input.read_tokio_chars()?,
-                TEXT_2 => request.method = input.read_tokio_chars()?,
-                TEXT_3 => request.payload = input.read_tokio_bytes()?,
-                NUMBER_4 => request.timeout_nano = input.read_int64()?,
+                TEXT_1 => request.service = input.text()?,
+                TEXT_2 => request.method = input.text()?,
+                TEXT_3 => request.payload = input.span()?,
+                NUMBER_4 => request.timeout_nano = input.number()?,
                 TEXT_5 => {
                     check_count(request.metadata.len(), "pairs of metadata")?;
-                    request
-                        .metadata
-                        .push(read_pair(&input.read_tokio_bytes()?)?);
+                    request.metadata.push(read_pair(input.bytes()?)?);
                 }
                 other => skip(other, input)?,
             }
             Ok(())
         })
-        .map_err(|source| EnvelopeError {
-            envelope: "Request",
-            source,
-        })?;
+        .map_err(request_error)?;
         Ok(request)
     }
 }
@@ -78,24 +104,30 @@ impl Response {
     /// The bytes are no envelope, a text in it is not UTF-8, or its status has more than
     /// [`MAX_REPEATED`] details.
     pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
-        let mut payload = Bytes::new();
-        let (mut code, mut message, mut details) = (0, Chars::new(), Vec::new());
-        each_field(bytes, |tag, input| {
+        Self::from_envelope(bytes.clone())
+    }
+
+    /// As [`decode`](Self::decode), of bytes that nobody else needs: a message at their end, which
+    /// is where it is, is cut out without sharing them.
+    pub(crate) fn from_envelope(bytes: Bytes) -> Result<Self, EnvelopeError> {
+        let mut payload = 0..0;
+        let (mut code, mut message, mut details) = (0, "", Vec::new());
+        each_field(&bytes, |tag, input| {
             match tag {
                 // A message field that comes twice is one message in two parts.
-                TEXT_1 => each_field(&input.read_tokio_bytes()?, |tag, input| {
+                TEXT_1 => each_field(input.bytes()?, |tag, input| {
                     match tag {
-                        NUMBER_1 => code = low_half(input.read_int64()?),
-                        TEXT_2 => message = input.read_tokio_chars()?,
+                        NUMBER_1 => code = low_half(input.number()?),
+                        TEXT_2 => message = input.text()?,
                         TEXT_3 => {
                             check_count(details.len(), "details of a status")?;
-                            details.push(read_any(&input.read_tokio_bytes()?)?);
+                            details.push(read_any(input.bytes()?)?);
                         }
                         other => skip(other, input)?,
                     }
                     Ok(())
                 })?,
-                TEXT_2 => payload = input.read_tokio_bytes()?,
+                TEXT_2 => payload = input.span()?,
                 other => skip(other, input)?,
             }
             Ok(())
@@ -105,8 +137,23 @@ impl Response {
             source,
         })?;
         let failed = code != Code::OK.value();
-        let status = failed.then(|| Status::new(code.into(), &*message).with_details(details));
+        let status = failed.then(|| Status::new(code.into(), message).with_details(details));
+        let payload = narrow(bytes, payload);
         Ok(Self { status, payload })
+    }
+}
+
+/// Cuts a part out of bytes.
+pub(crate) fn narrow(mut bytes: Bytes, part: Range<usize>) -> Bytes {
+    bytes.truncate(part.end);
+    bytes.advance(part.start);
+    bytes
+}
+
+fn request_error(source: protobuf::Error) -> EnvelopeError {
+    EnvelopeError {
+        envelope: "Request",
+        source,
     }
 }
 
@@ -124,25 +171,25 @@ pub struct EnvelopeError {
 /// would grow to more than 100 MiB.
 pub const MAX_REPEATED: usize = 4096;
 
-fn read_pair(bytes: &Bytes) -> protobuf::Result<(String, String)> {
-    let (mut key, mut value) = (Chars::new(), Chars::new());
+fn read_pair(bytes: &[u8]) -> protobuf::Result<(String, String)> {
+    let (mut key, mut value) = ("", "");
     each_field(bytes, |tag, input| {
         match tag {
-            TEXT_1 => key = input.read_tokio_chars()?,
-            TEXT_2 => value = input.read_tokio_chars()?,
+            TEXT_1 => key = input.text()?,
+            TEXT_2 => value = input.text()?,
             other => skip(other, input)?,
         }
         Ok(())
     })?;
-    Ok((key.to_string(), value.to_string()))
+    Ok((key.to_owned(), value.to_owned()))
 }
 
-fn read_any(bytes: &Bytes) -> protobuf::Result<Any> {
+fn read_any(bytes: &[u8]) -> protobuf::Result<Any> {
     let mut any = Any::new();
     each_field(bytes, |tag, input| {
         match tag {
-            TEXT_1 => any.type_url = input.read_tokio_chars()?.to_string(),
-            TEXT_2 => any.value = input.read_tokio_bytes()?.to_vec(),
+            TEXT_1 => any.type_url = input.text()?.to_owned(),
+            TEXT_2 => any.value = input.bytes()?.to_vec(),
             other => skip(other, input)?,
         }
         Ok(())

@@ -1,72 +1,153 @@
 //! Fields of protobuf messages, read and written one by one.
 
 use std::io;
+use std::ops::Range;
 
-use bytes::Bytes;
-use protobuf::{CodedInputStream, CodedOutputStream};
+/// The bytes of a message that is being read.
+pub(super) struct Fields<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
 
 /// Calls `field` with each field's tag; it takes the field's value from the input.
-pub(super) fn each_field(
-    bytes: &Bytes,
-    mut field: impl FnMut(u32, &mut CodedInputStream<'_>) -> protobuf::Result<()>,
+pub(super) fn each_field<'a>(
+    bytes: &'a [u8],
+    mut field: impl FnMut(u32, &mut Fields<'a>) -> protobuf::Result<()>,
 ) -> protobuf::Result<()> {
-    let mut input = CodedInputStream::from_tokio_bytes(bytes);
-    while let Some(tag) = input.read_raw_tag_or_eof()? {
+    let mut input = Fields { bytes, position: 0 };
+    while let Some(tag) = input.tag()? {
         field(tag, &mut input)?;
     }
     Ok(())
 }
 
+impl<'a> Fields<'a> {
+    /// The tag of the next field, `None` at the end.
+    fn tag(&mut self) -> protobuf::Result<Option<u32>> {
+        if self.position == self.bytes.len() {
+            return Ok(None);
+        }
+        self.small().map(Some)
+    }
+
+    pub(super) fn number(&mut self) -> protobuf::Result<i64> {
+        let value = self.varint(10)?;
+        Ok(i64::from_le_bytes(value.to_le_bytes()))
+    }
+
+    pub(super) fn text(&mut self) -> protobuf::Result<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| malformed("a text is not UTF-8"))
+    }
+
+    pub(super) fn bytes(&mut self) -> protobuf::Result<&'a [u8]> {
+        let span = self.span()?;
+        Ok(&self.bytes[span])
+    }
+
+    /// Where the bytes of a field with a length are.
+    pub(super) fn span(&mut self) -> protobuf::Result<Range<usize>> {
+        let length = usize::try_from(self.small()?).unwrap_or(usize::MAX);
+        self.take(length)
+    }
+
+    fn take(&mut self, count: usize) -> protobuf::Result<Range<usize>> {
+        let start = self.position;
+        if count > self.bytes.len() - start {
+            return Err(malformed("the message is cut off"));
+        }
+        self.position += count;
+        Ok(start..self.position)
+    }
+
+    /// A tag or a length.
+    fn small(&mut self) -> protobuf::Result<u32> {
+        u32::try_from(self.varint(5)?).map_err(|_| malformed("a number is too large"))
+    }
+
+    fn varint(&mut self, longest: usize) -> protobuf::Result<u64> {
+        let mut value = 0;
+        let bytes = self.bytes[self.position..].iter().take(longest);
+        for (at, byte) in bytes.enumerate() {
+            // The tenth byte holds the last of 64 bits.
+            if at == 9 && *byte > 1 {
+                break;
+            }
+            value |= u64::from(byte & 0x7F) << (7 * at);
+            if *byte <= 0x7F {
+                self.position += at + 1;
+                return Ok(value);
+            }
+        }
+        Err(malformed("a number does not end"))
+    }
+}
+
 /// Skips the value of a field that is not known here, or has another type than here (RFC KA-46).
 ///
 /// A loop, since groups nest: one level a byte, so that recursion would end in a stack overflow.
-/// Versions of rust-protobuf before 3.7.2 do that.
-pub(super) fn skip(tag: u32, input: &mut CodedInputStream<'_>) -> protobuf::Result<()> {
+pub(super) fn skip(tag: u32, input: &mut Fields<'_>) -> protobuf::Result<()> {
     let mut open_groups = 0_usize;
     let mut tag = tag;
     loop {
         match tag & 7 {
             _ if tag >> 3 == 0 => return Err(malformed("field number 0")),
-            0 => drop(input.read_raw_varint64()?),
-            1 => input.skip_raw_bytes(8)?,
+            0 => {
+                input.varint(10)?;
+            }
+            1 => {
+                input.take(8)?;
+            }
             2 => {
-                let length = input.read_raw_varint32()?;
-                input.skip_raw_bytes(length)?;
+                input.span()?;
             }
             3 => open_groups += 1,
             4 if open_groups > 0 => open_groups -= 1,
-            5 => input.skip_raw_bytes(4)?,
+            5 => {
+                input.take(4)?;
+            }
             _ => return Err(malformed("a field of no known wire type")),
         }
         if open_groups == 0 {
             return Ok(());
         }
-        let Some(next) = input.read_raw_tag_or_eof()? else {
+        let Some(next) = input.tag()? else {
             return Err(malformed("a group without an end"));
         };
         tag = next;
     }
 }
 
-pub(super) fn write_length(
-    field: u32,
-    size: usize,
-    out: &mut CodedOutputStream<'_>,
-) -> protobuf::Result<()> {
-    out.write_raw_varint32(text_tag(field))?;
-    out.write_raw_varint64(u64::try_from(size).unwrap_or(u64::MAX))
+/// Writes tag and length of a field, in front of its value.
+pub(super) fn write_length(field: u32, size: usize, out: &mut Vec<u8>) {
+    write_varint(text_tag(field).into(), out);
+    write_varint(u64::try_from(size).unwrap_or(u64::MAX), out);
 }
 
 /// Writes a string field, unless it is empty, which is the same as absent.
-pub(super) fn write_string(
-    field: u32,
-    text: &str,
-    out: &mut CodedOutputStream<'_>,
-) -> protobuf::Result<()> {
-    if text.is_empty() {
-        return Ok(());
+pub(super) fn write_string(field: u32, text: &str, out: &mut Vec<u8>) {
+    if !text.is_empty() {
+        write_length(field, text.len(), out);
+        out.extend_from_slice(text.as_bytes());
     }
-    out.write_string(field, text)
+}
+
+/// Writes a number field, unless it is 0, which is the same as absent.
+pub(super) fn write_integer(field: u32, value: i64, out: &mut Vec<u8>) {
+    if value != 0 {
+        write_varint((field << 3).into(), out);
+        write_varint(u64::from_le_bytes(value.to_le_bytes()), out);
+    }
+}
+
+fn write_varint(mut value: u64, out: &mut Vec<u8>) {
+    loop {
+        let [low, ..] = value.to_le_bytes();
+        value >>= 7;
+        if value == 0 {
+            return out.push(low);
+        }
+        out.push(low | 0x80);
+    }
 }
 
 pub(super) fn string_size(text: &str) -> usize {
@@ -129,17 +210,16 @@ mod tests {
     use super::*;
 
     /// What is left after a field has been skipped, or `None` for an error.
-    fn rest_after_skip(bytes: &[u8]) -> Option<u64> {
-        let bytes = Bytes::copy_from_slice(bytes);
-        let mut input = CodedInputStream::from_tokio_bytes(&bytes);
-        let tag = input.read_raw_tag_or_eof().unwrap().unwrap();
+    fn rest_after_skip(bytes: &[u8]) -> Option<usize> {
+        let mut input = Fields { bytes, position: 0 };
+        let tag = input.tag().unwrap().unwrap();
         skip(tag, &mut input).ok()?;
-        Some(u64::try_from(bytes.len()).unwrap() - input.pos())
+        Some(bytes.len() - input.position)
     }
 
     #[test]
     fn a_field_of_every_wire_type_is_skipped_whole() {
-        let table: [(&[u8], Option<u64>); 14] = [
+        let table: [(&[u8], Option<usize>); 14] = [
             (b"\x78\x01", Some(0)),
             (b"\x78\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01.", Some(1)),
             (b"\x7912345678.", Some(1)),
@@ -172,11 +252,37 @@ mod tests {
         for bits in 0..64 {
             for value in [(1_u64 << bits) - 1, 1 << bits] {
                 let mut written = Vec::new();
-                let mut out = CodedOutputStream::vec(&mut written);
-                out.write_raw_varint64(value).unwrap();
-                drop(out);
+                write_varint(value, &mut written);
                 assert_eq!(varint_size(value), written.len(), "{value}");
+                let mut input = Fields {
+                    bytes: &written,
+                    position: 0,
+                };
+                assert_eq!(input.varint(10).unwrap(), value);
             }
         }
+    }
+
+    // As rust-protobuf has it, whose writers and readers are on the other side.
+    #[test]
+    fn a_number_has_as_many_bits_as_its_type() {
+        let longest = [b"\xff".repeat(9), vec![1]].concat();
+        let table: [(&[u8], usize, Option<u64>); 8] = [
+            (b"\x00", 5, Some(0)),
+            (b"\x80\x00", 5, Some(0)),
+            (b"\xff\xff\xff\xff\x0f", 5, Some(u32::MAX.into())),
+            (b"\x80\x80\x80\x80\x80\x00", 5, None),
+            (&longest, 10, Some(u64::MAX)),
+            (b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", 10, None),
+            (b"\x80", 10, None),
+            (b"", 10, None),
+        ];
+        for (bytes, longest, value) in table {
+            let mut input = Fields { bytes, position: 0 };
+            assert_eq!(input.varint(longest).ok(), value, "{bytes:x?}");
+        }
+        let bytes = b"\xff\xff\xff\xff\x10";
+        let mut input = Fields { bytes, position: 0 };
+        assert!(input.small().is_err());
     }
 }

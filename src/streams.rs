@@ -4,6 +4,7 @@
 //! The invariant: an id is in at most one of the two tables, and a finished one is in neither.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::wire::PING_STREAM_ID;
 
@@ -14,7 +15,7 @@ pub(crate) use halves::{Data, LocalHalf, PeerHalf, Upload, Uploads};
 /// The calls of a client's connection.
 #[derive(Debug)]
 pub(crate) struct Calls<C, L> {
-    open: HashMap<u32, C>,
+    open: HashMap<u32, C, BuildHasherDefault<OwnIds>>,
     /// The ids of open calls in the order in which they began, and of some that have ended: about
     /// as many, and [`SLACK`] more.
     order: VecDeque<u32>,
@@ -43,7 +44,7 @@ pub(crate) enum Ended<C, L> {
 impl<C, L> Calls<C, L> {
     pub(crate) fn new(late_limit: usize) -> Self {
         Self {
-            open: HashMap::new(),
+            open: HashMap::default(),
             order: VecDeque::new(),
             late: BTreeMap::new(),
             late_limit,
@@ -83,8 +84,8 @@ impl<C, L> Calls<C, L> {
         self.open.get(&id)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.open.is_empty()
+    pub(crate) fn len(&self) -> usize {
+        self.open.len()
     }
 
     /// Forgets a call without a trace: it was dropped, or never sent.
@@ -136,6 +137,28 @@ impl<C, L> Calls<C, L> {
 
 /// How many ids of ended calls are kept before they are looked for.
 const SLACK: usize = 64;
+
+/// Spreads ids that this side has chosen itself, one behind the other. No peer can put ids into the
+/// table that collide, so nothing more is needed.
+#[derive(Debug, Default)]
+struct OwnIds(u64);
+
+impl Hasher for OwnIds {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32((*byte).into());
+        }
+    }
+
+    fn write_u32(&mut self, id: u32) {
+        // 2^64 by the golden ratio: neighbours land far from each other.
+        self.0 = (self.0 ^ u64::from(id)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+}
 
 /// The requests that a server has taken on one connection.
 #[derive(Debug, Default)]

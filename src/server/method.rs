@@ -1,6 +1,6 @@
 //! Methods and the tasks that run them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -120,10 +120,11 @@ impl Drop for Place {
     }
 }
 
-/// The methods of a server, by service and name.
+/// The methods of a server, by service and name. Both are found by comparing, which for the few that
+/// there are is cheaper than hashing what a peer has sent.
 #[derive(Default)]
 pub(super) struct Methods {
-    services: HashMap<String, HashMap<String, Arc<Served>>>,
+    services: BTreeMap<String, BTreeMap<String, Arc<Served>>>,
 }
 
 impl Methods {

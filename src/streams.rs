@@ -76,10 +76,6 @@ impl<C, L> Calls<C, L> {
         None
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.open.len()
-    }
-
     pub(crate) fn find(&self, id: u32) -> Option<&C> {
         self.open.get(&id)
     }

@@ -1,5 +1,6 @@
 //! A call as its future hands it to the driver, and what it is known by.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 
 use super::inbox::Inbox;
-use crate::error::Error;
+use crate::error::{Error, LateRecord};
 use crate::keepalive::CallDeadline;
-use crate::streams::PeerHalf;
+use crate::streams::{Calls, PeerHalf};
 use crate::wire::Flags;
 
 /// A call as its future hands it over.
@@ -78,6 +79,42 @@ pub(crate) enum Key {
     /// It waits for room.
     Ticket(u64),
     Probe(u64),
+}
+
+/// The calls of a client's connection, each in one of the tables.
+#[derive(Debug)]
+pub(super) struct OpenCalls {
+    pub(super) queued: Calls<Call, LateRecord>,
+    pub(super) waiting: HashMap<u64, Call>,
+    /// With the number of the PING that each waits for.
+    pub(super) probes: HashMap<u64, (u64, Probe)>,
+}
+
+impl OpenCalls {
+    pub(super) fn new(late_records: usize) -> Self {
+        Self {
+            queued: Calls::new(late_records),
+            waiting: HashMap::new(),
+            probes: HashMap::new(),
+        }
+    }
+
+    /// The deadline of a call that is open and has one.
+    pub(super) fn deadline(&self, key: Key) -> Option<&CallDeadline> {
+        match key {
+            Key::Stream(id) => self.queued.find(id)?.deadline.as_ref(),
+            Key::Ticket(ticket) => self.waiting.get(&ticket)?.deadline.as_ref(),
+            Key::Probe(ticket) => Some(&self.probes.get(&ticket)?.1.deadline),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queued.len() + self.waiting.len() + self.probes.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// What handles tell the driver.

@@ -3,20 +3,19 @@
 //! The invariant: a call's entry, its place among the deadlines and its frame end together,
 //! whatever ends the call.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tracing::debug;
 
-use super::call::{Call, Command, Key, Probe};
+use super::call::{Call, Command, Key, OpenCalls, Probe};
 use super::deadlines::{Deadlines, Wrote};
 use super::inbox::Overflow;
 use super::side::{Side, Turn};
 use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
 use crate::keepalive::{CallDeadline, Role, Support, Unknown, Verdict, WriteFacts};
 use crate::liveness::{Counters, Pending};
-use crate::streams::{Calls, Data, Ended, PeerHalf};
+use crate::streams::{Data, Ended, PeerHalf};
 use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Response};
 
 /// How far a request has come by its deadline.
@@ -30,10 +29,7 @@ enum Progress {
 /// The client's side of one connection.
 #[derive(Debug)]
 pub(crate) struct ClientSide {
-    calls: Calls<Call, LateRecord>,
-    waiting: HashMap<u64, Call>,
-    /// With the number of the PING that each waits for.
-    probes: HashMap<u64, (u64, Probe)>,
+    open: OpenCalls,
     deadlines: Deadlines,
     late_responses: u64,
     repeated_responses: u64,
@@ -42,9 +38,7 @@ pub(crate) struct ClientSide {
 impl ClientSide {
     pub(crate) fn new(late_records: usize) -> Self {
         Self {
-            calls: Calls::new(late_records),
-            waiting: HashMap::new(),
-            probes: HashMap::new(),
+            open: OpenCalls::new(late_records),
             deadlines: Deadlines::default(),
             late_responses: 0,
             repeated_responses: 0,
@@ -55,11 +49,11 @@ impl ClientSide {
     fn close(&mut self, key: Key, turn: &mut Turn<'_, Command>) -> Option<Call> {
         let call = match key {
             Key::Stream(id) => {
-                let call = self.calls.close(id)?;
+                let call = self.open.queued.close(id)?;
                 turn.shared.release();
                 call
             }
-            Key::Ticket(ticket) => self.waiting.remove(&ticket)?,
+            Key::Ticket(ticket) => self.open.waiting.remove(&ticket)?,
             Key::Probe(_) => return None,
         };
         if let Some(deadline) = &call.deadline {
@@ -69,7 +63,7 @@ impl ClientSide {
     }
 
     fn close_probe(&mut self, ticket: u64, turn: &mut Turn<'_, Command>) -> Option<Probe> {
-        let (_, probe) = self.probes.remove(&ticket)?;
+        let (_, probe) = self.open.probes.remove(&ticket)?;
         self.deadlines.remove(Key::Probe(ticket), &probe.deadline);
         turn.machine.handle_probe_ended(turn.now);
         Some(probe)
@@ -86,7 +80,7 @@ impl ClientSide {
         if result.as_ref().is_ok_and(announces_shutdown) {
             turn.shared.expect_close();
         }
-        match self.calls.handle_end(id) {
+        match self.open.queued.handle_end(id) {
             Ended::Call(call) => {
                 turn.machine.handle_response(now);
                 turn.machine.handle_call_ended(now);
@@ -136,7 +130,7 @@ impl ClientSide {
             flags,
             ..
         } = frame.header;
-        let Some(call) = self.calls.find(id) else {
+        let Some(call) = self.open.queued.find(id) else {
             return self.handle_late_data(id, flags, turn);
         };
         decide_support(turn);
@@ -166,7 +160,7 @@ impl ClientSide {
         }
         // Its end comes all the same, and may be the late answer that somebody waits for.
         turn.end_sending(id);
-        if let Some(record) = self.calls.take_late(id) {
+        if let Some(record) = self.open.queued.take_late(id) {
             turn.machine.handle_late_call_ended(turn.now);
             self.late_responses += 1;
             record.answered(turn.now);
@@ -223,7 +217,7 @@ impl ClientSide {
                 turn.machine.handle_call_late(now);
                 let record = LateRecord::new(call.started);
                 late.late_answer = Some(record.answer());
-                if let Some(oldest) = self.calls.keep_late(id, record) {
+                if let Some(oldest) = self.open.queued.keep_late(id, record) {
                     turn.machine.handle_late_call_ended(now);
                     oldest.end(LateOutcome::Forgotten);
                 }
@@ -242,7 +236,8 @@ impl ClientSide {
     }
 
     fn expired(&mut self, turn: &Turn<'_, Command>) -> Vec<(Key, CallDeadline, Wrote)> {
-        self.deadlines.expired(turn.now, |p| turn.wrote_since(p))
+        self.deadlines
+            .expired(turn.now, &self.open, |p| turn.wrote_since(p))
     }
 
     fn start_probe(&mut self, ticket: u64, probe: Probe, turn: &mut Turn<'_, Command>) {
@@ -254,9 +249,8 @@ impl ClientSide {
             return;
         }
         let number = turn.machine.handle_probe_started(turn.now);
-        self.deadlines
-            .insert(Key::Probe(ticket), probe.deadline.clone());
-        self.probes.insert(ticket, (number, probe));
+        self.deadlines.insert(Key::Probe(ticket), &probe.deadline);
+        self.open.probes.insert(ticket, (number, probe));
     }
 }
 
@@ -305,24 +299,24 @@ impl Side for ClientSide {
             Command::Open { id, call } => {
                 turn.machine.handle_call_started(turn.now);
                 if let Some(deadline) = &call.deadline {
-                    self.deadlines.insert(Key::Stream(id), deadline.clone());
+                    self.deadlines.insert(Key::Stream(id), deadline);
                 }
-                self.calls.open(id, call);
+                self.open.queued.open(id, call);
             }
             Command::Wait { ticket, call } => {
                 turn.machine.handle_call_started(turn.now);
                 if let Some(deadline) = &call.deadline {
-                    self.deadlines.insert(Key::Ticket(ticket), deadline.clone());
+                    self.deadlines.insert(Key::Ticket(ticket), deadline);
                 }
-                self.waiting.insert(ticket, call);
+                self.open.waiting.insert(ticket, call);
             }
-            Command::Promote { ticket, id } => match self.waiting.remove(&ticket) {
+            Command::Promote { ticket, id } => match self.open.waiting.remove(&ticket) {
                 Some(call) => {
                     if let Some(deadline) = &call.deadline {
                         self.deadlines
                             .rename(Key::Ticket(ticket), Key::Stream(id), deadline);
                     }
-                    self.calls.open(id, call);
+                    self.open.queued.open(id, call);
                 }
                 // It expired while its future found room: nobody waits for it any more.
                 None => {
@@ -366,7 +360,7 @@ impl Side for ClientSide {
             MessageType::RESPONSE => self.handle_response(id, Err(error()), turn),
             // RFC KA-4: its call fails. One that expects no data fails as by DATA of any other size.
             MessageType::DATA => {
-                let error = match self.calls.find(id).map(|call| &call.peer) {
+                let error = match self.open.queued.find(id).map(|call| &call.peer) {
                     None => return self.handle_late_data(id, header.flags, turn),
                     Some(PeerHalf::Messages(_)) => error(),
                     Some(PeerHalf::Answer(_)) => Error::UnexpectedData,
@@ -379,11 +373,11 @@ impl Side for ClientSide {
     }
 
     fn handle_pong(&mut self, round_trip: Option<Duration>, turn: &mut Turn<'_, Command>) {
-        if self.probes.is_empty() {
+        if self.open.probes.is_empty() {
             return;
         }
         let newest = turn.machine.answered_number();
-        let answered = self.probes.iter();
+        let answered = self.open.probes.iter();
         let answered: Vec<u64> = answered
             .filter(|(_, (number, _))| *number <= newest)
             .map(|(ticket, _)| *ticket)
@@ -399,7 +393,7 @@ impl Side for ClientSide {
     }
 
     fn handle_run(&mut self, previous_run: Duration, now: Duration) {
-        self.deadlines.handle_run(previous_run, now);
+        self.deadlines.handle_run(previous_run, now, &self.open);
     }
 
     fn handle_unsent(&mut self, turn: &mut Turn<'_, Command>) {
@@ -437,8 +431,8 @@ impl Side for ClientSide {
         self.deadlines.is_due(now)
     }
 
-    fn next_run(&self, previous_run: Duration) -> Option<Duration> {
-        self.deadlines.next_run(previous_run)
+    fn next_run(&mut self, previous_run: Duration) -> Option<Duration> {
+        self.deadlines.next_run(previous_run, &self.open)
     }
 
     fn shortest_lead(&self) -> Option<Duration> {
@@ -446,18 +440,18 @@ impl Side for ClientSide {
     }
 
     fn is_idle(&self) -> bool {
-        self.calls.is_empty() && self.waiting.is_empty() && self.probes.is_empty()
+        self.open.is_empty()
     }
 
     fn pending(&mut self) -> Pending {
         Pending {
-            calls: self.calls.len() + self.waiting.len(),
-            oldest: self.calls.oldest().map(|call| call.started),
+            calls: self.open.queued.len() + self.open.waiting.len(),
+            oldest: self.open.queued.oldest().map(|call| call.started),
         }
     }
 
     fn late_unanswered(&self) -> usize {
-        self.calls.late_len()
+        self.open.queued.late_len()
     }
 
     fn count(&self, counters: &mut Counters) {
@@ -467,13 +461,13 @@ impl Side for ClientSide {
 
     fn end(&mut self, end: &ConnectionError) {
         let error = || Error::Connection(end.clone());
-        for (_, call) in self.waiting.drain() {
+        for (_, call) in self.open.waiting.drain() {
             call.end(Err(error()));
         }
-        for (_, (_, probe)) in self.probes.drain() {
+        for (_, (_, probe)) in self.open.probes.drain() {
             let _ = probe.reply.send(Err(error()));
         }
-        let (calls, late) = self.calls.drain();
+        let (calls, late) = self.open.queued.drain();
         for call in calls {
             call.end(Err(error()));
         }

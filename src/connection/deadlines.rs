@@ -1,19 +1,25 @@
 //! The deadlines of open calls: one small table, so that no call has a timer of its own.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use super::call::Key;
+use super::call::{Key, OpenCalls};
 use crate::keepalive::CallDeadline;
 
-/// Calls ordered by `p`, the instant at which an unanswered call wants a PING, and apart from them
-/// those for which it has passed.
+/// Entries of calls that have ended which are kept, beside as many as there are open calls.
+const SLACK: usize = 16;
+
+/// Calls by `p`, the instant at which an unanswered call wants a PING, and apart from them those for
+/// which it has passed.
 ///
 /// Both are ordered: a peer that stops answers no call, so all of them may be late at once, and a
 /// driver that searches for each among all the others looks dead itself meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines {
-    upcoming: BTreeMap<(Duration, Key), CallDeadline>,
+    /// Nearly all calls end long before `p`. They are left in here until they come to the front, or
+    /// are more than those that are open.
+    upcoming: BinaryHeap<Reverse<(Duration, Key)>>,
     closing: BTreeMap<(Duration, Key), Closing>,
 }
 
@@ -34,47 +40,61 @@ pub(super) struct Wrote {
 }
 
 impl Deadlines {
-    pub(super) fn insert(&mut self, key: Key, deadline: CallDeadline) {
-        self.upcoming.insert((deadline.p(), key), deadline);
+    pub(super) fn insert(&mut self, key: Key, deadline: &CallDeadline) {
+        self.upcoming.push(Reverse((deadline.p(), key)));
     }
 
     pub(super) fn remove(&mut self, key: Key, deadline: &CallDeadline) {
-        let at = (deadline.p(), key);
-        if self.upcoming.remove(&at).is_none() {
-            self.closing.remove(&at);
+        if !self.closing.is_empty() {
+            self.closing.remove(&(deadline.p(), key));
         }
     }
 
     /// The call is known by another key from now on.
     pub(super) fn rename(&mut self, from: Key, to: Key, deadline: &CallDeadline) {
-        let (from, to) = ((deadline.p(), from), (deadline.p(), to));
-        if let Some(deadline) = self.upcoming.remove(&from) {
-            self.upcoming.insert(to, deadline);
-        } else if let Some(closing) = self.closing.remove(&from) {
-            self.closing.insert(to, closing);
+        match self.closing.remove(&(deadline.p(), from)) {
+            Some(closing) => {
+                self.closing.insert((deadline.p(), to), closing);
+            }
+            None => self.insert(to, deadline),
         }
     }
 
     /// Notes a run of the driver, and which calls have come to `p`.
-    pub(super) fn handle_run(&mut self, previous_run: Duration, now: Duration) {
-        self.approach(now);
+    pub(super) fn handle_run(&mut self, previous_run: Duration, now: Duration, open: &OpenCalls) {
+        self.approach(now, open);
         for closing in self.closing.values_mut() {
             closing.deadline.handle_run(previous_run, now);
         }
+        if self.upcoming.len() > 2 * open.len() + SLACK {
+            self.upcoming
+                .retain(|Reverse((_, key))| open.deadline(*key).is_some());
+        }
     }
 
-    fn approach(&mut self, now: Duration) {
-        while let Some(first) = self.upcoming.first_entry() {
-            if first.key().0 > now {
+    fn approach(&mut self, now: Duration, open: &OpenCalls) {
+        while let Some((p, key, deadline)) = self.first(open) {
+            if p > now {
                 break;
             }
-            let (at, deadline) = first.remove_entry();
             let closing = Closing {
-                deadline,
+                deadline: deadline.clone(),
                 asked: false,
                 wrote: None,
             };
-            self.closing.insert(at, closing);
+            self.upcoming.pop();
+            self.closing.insert((p, key), closing);
+        }
+    }
+
+    /// The open call that comes to `p` first.
+    fn first<'a>(&mut self, open: &'a OpenCalls) -> Option<(Duration, Key, &'a CallDeadline)> {
+        loop {
+            let Reverse((p, key)) = *self.upcoming.peek()?;
+            if let Some(deadline) = open.deadline(key) {
+                return Some((p, key, deadline));
+            }
+            self.upcoming.pop();
         }
     }
 
@@ -83,10 +103,11 @@ impl Deadlines {
     pub(super) fn expired(
         &mut self,
         now: Duration,
+        open: &OpenCalls,
         wrote: impl Fn(Duration) -> Wrote,
     ) -> Vec<(Key, CallDeadline, Wrote)> {
         // A call that was made within this turn may have no time at all.
-        self.approach(now);
+        self.approach(now, open);
         let expired = self
             .closing
             .iter_mut()
@@ -119,11 +140,15 @@ impl Deadlines {
     }
 
     /// When the driver must run next.
-    pub(super) fn next_run(&self, previous_run: Duration) -> Option<Duration> {
+    pub(super) fn next_run(
+        &mut self,
+        previous_run: Duration,
+        open: &OpenCalls,
+    ) -> Option<Duration> {
+        let upcoming = self.first(open).map(|(p, ..)| p);
         let closing = self.closing.values();
         let next = closing.map(|closing| closing.deadline.next_run(previous_run));
-        let upcoming = self.upcoming.first_key_value();
-        next.chain(upcoming.map(|((p, _), _)| *p)).min()
+        next.chain(upcoming).min()
     }
 
     pub(super) fn shortest_lead(&self) -> Option<Duration> {
@@ -131,5 +156,55 @@ impl Deadlines {
             .values()
             .map(|closing| closing.deadline.lead())
             .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::super::call::Call;
+    use super::*;
+    use crate::keepalive::Keepalive;
+    use crate::streams::PeerHalf;
+    use crate::wire::Flags;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn call(timeout: Duration) -> Call {
+        Call {
+            started: Duration::ZERO,
+            timeout: Some(timeout),
+            deadline: Some(CallDeadline::new(
+                Duration::ZERO,
+                timeout,
+                &Keepalive::on_demand(),
+            )),
+            flags: Flags::NONE,
+            peer: PeerHalf::Answer(oneshot::channel().0),
+        }
+    }
+
+    fn insert(deadlines: &mut Deadlines, open: &mut OpenCalls, ticket: u64, timeout: Duration) {
+        let call = call(timeout);
+        deadlines.insert(Key::Ticket(ticket), call.deadline.as_ref().unwrap());
+        open.waiting.insert(ticket, call);
+    }
+
+    #[test]
+    fn calls_that_have_ended_are_forgotten_although_one_in_front_of_them_is_open() {
+        let (mut deadlines, mut open) = (Deadlines::default(), OpenCalls::new(0));
+        insert(&mut deadlines, &mut open, 0, SECOND);
+        for ticket in 1..10_000 {
+            insert(&mut deadlines, &mut open, ticket, 2 * SECOND);
+            open.waiting.remove(&ticket);
+            deadlines.handle_run(Duration::ZERO, Duration::ZERO, &open);
+            assert!(deadlines.upcoming.len() <= 2 + SLACK);
+        }
+        let first = deadlines.next_run(Duration::ZERO, &open);
+        assert_eq!(first, Some(SECOND - SECOND / 4));
+        open.waiting.remove(&0);
+        assert_eq!(deadlines.next_run(Duration::ZERO, &open), None);
+        assert!(deadlines.upcoming.is_empty());
     }
 }

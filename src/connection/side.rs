@@ -53,7 +53,7 @@ pub(crate) trait Side: Send + 'static {
     }
 
     /// When the driver must run for this side.
-    fn next_run(&self, _previous_run: Duration) -> Option<Duration> {
+    fn next_run(&mut self, _previous_run: Duration) -> Option<Duration> {
         None
     }
 

@@ -460,7 +460,7 @@ impl Side for ServerSide {
         }
     }
 
-    fn next_run(&self, _previous_run: Duration) -> Option<Duration> {
+    fn next_run(&mut self, _previous_run: Duration) -> Option<Duration> {
         self.canary_due
     }
 

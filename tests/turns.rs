@@ -133,10 +133,10 @@ async fn a_call_without_any_time_made_within_a_turn_is_not_sent() {
     assert!(error.late_answer().is_none(), "it was never sent");
 }
 
-// The handle writes the request by itself. When it looked, the timer was still said to fire in
-// time; the turn it met had just seen it fire.
+// The driver has taken what it was told in this turn, and the timer was said to fire in time; the
+// turn had just seen it fire.
 #[tokio::test(start_paused = true)]
-async fn a_call_written_within_a_turn_ends_at_its_deadline() {
+async fn a_call_made_within_a_turn_ends_at_its_deadline() {
     let (client, mut peer, hook) = meddled(Keepalive::on_demand());
     let start = Instant::now();
     let (reply, ()) = tokio::join!(say_within(&client, secs(2)), peer.first_exchange());

@@ -219,6 +219,7 @@ impl<S: Side> Driver<S> {
         {
             let mut desk = self.shared.desk();
             desk.notified = false;
+            desk.awake = true;
             if !desk
                 .waker
                 .as_ref()
@@ -423,11 +424,6 @@ impl<S: Side> Driver<S> {
             return Next::Turn;
         }
         let mut desk = self.shared.desk();
-        if !desk.commands.is_empty() {
-            // A handle that wrote by itself within this turn has judged by the timer of the turn
-            // before: the deadline of its call may be nobody's.
-            return Next::Turn;
-        }
         desk.direct = self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
         Next::Sleep
@@ -449,10 +445,10 @@ impl<S: Side> Future for Driver<S> {
         }
         let turned = this.turn(cx);
         // After all that makes room in a turn: a call that looked earlier has found none.
-        this.shared.wake_waiting();
+        let called = this.shared.end_turn();
         match turned {
-            Ok(Next::Sleep) => Poll::Pending,
-            Ok(Next::Turn) => {
+            Ok(Next::Sleep) if !called => Poll::Pending,
+            Ok(_) => {
                 // Through the scheduler, so that other tasks have their turn between.
                 cx.waker().wake_by_ref();
                 Poll::Pending

@@ -63,8 +63,11 @@ struct Desk<C> {
     /// start, one at its end.
     commands: Vec<C>,
     waker: Option<Waker>,
-    /// Whether the driver has been woken since it last took the commands.
+    /// Whether the driver has been called since it last took the commands.
     notified: bool,
+    /// Whether the driver is in a turn. It looks here again before it sleeps, so nobody needs to
+    /// wake it, and nobody writes beside it.
+    awake: bool,
     shortcut: Option<Arc<dyn Shortcut>>,
     /// Whether a handle may write by itself: nothing is blocked, and the rules have nothing to
     /// put in front.
@@ -105,6 +108,7 @@ impl<C> Shared<C> {
                 commands: Vec::new(),
                 waker: None,
                 notified: false,
+                awake: false,
                 shortcut,
                 direct: false,
                 wakes_at: None,
@@ -244,10 +248,16 @@ impl<C> Shared<C> {
         waiting.for_each(Waker::wake);
     }
 
-    /// Lets the call and the message that wait longest look whether there is room for them.
-    fn wake_waiting(&self) {
-        let waiting = self.desk().first_waiting();
+    /// The driver's turn is over. Lets the call and the message that wait longest look whether there
+    /// is room for them. Returns whether the driver has been called meanwhile.
+    fn end_turn(&self) -> bool {
+        let (waiting, notified) = {
+            let mut desk = self.desk();
+            desk.awake = false;
+            (desk.first_waiting(), desk.notified)
+        };
         waiting.for_each(Waker::wake);
+        notified
     }
 
     /// Every critical section leaves the desk as it should be, so a panic elsewhere in a thread
@@ -274,7 +284,7 @@ impl<C> Shared<C> {
 impl<C> Desk<C> {
     /// Whether a handle that has just begun the only open stream may write by itself.
     fn may_write(&self) -> bool {
-        self.direct && self.outbox.is_empty()
+        self.direct && !self.awake && self.outbox.is_empty()
     }
 
     /// Whom to wake when a stream ends whose sender waits for room.
@@ -289,12 +299,15 @@ impl<C> Desk<C> {
     }
 }
 
-/// Wakes the driver, behind the lock and only if nobody has since it last ran.
+/// Calls the driver, behind the lock and only if nobody has since it last ran.
 fn notify<C>(mut desk: MutexGuard<'_, Desk<C>>) {
     if desk.notified {
         return;
     }
     desk.notified = true;
+    if desk.awake {
+        return;
+    }
     let waker = desk.waker.clone();
     drop(desk);
     if let Some(waker) = waker {

@@ -1,37 +1,53 @@
-//! Large buffers, used again.
+//! Buffers of frames, used again.
 //!
 //! Memory that is fresh from the operating system costs a page fault for every 4 KiB, which is more
 //! than copying into it; an allocator that gives large pieces back each time makes every frame pay
-//! that. The invariant: what is kept has a bound for the whole process, whatever the number of
-//! connections, so an idle one holds nothing.
+//! that. Pieces of a few KiB cost it a search. The invariant: what is kept has a bound for each
+//! thread and for the whole process, whatever the number of connections, so an idle one holds
+//! nothing.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 
 /// Below this size an allocator is as fast.
+const MEDIUM: usize = 1 << 10;
+
+/// From this size on buffers are kept for the whole process: they are worth a lock.
 const LARGE: usize = 32 << 10;
 
-/// Bytes kept in all: two frames of the largest size, or a hundred of 64 KiB.
+/// Bytes of large buffers kept in all: two frames of the largest size, or a hundred of 64 KiB.
 const KEPT: usize = 8 << 20;
 
-static SPARE: Mutex<Spare> = Mutex::new(Spare {
-    buffers: VecDeque::new(),
-    bytes: 0,
-});
+/// Bytes of medium buffers kept by a thread: what a batch of writes sets free at one time.
+const KEPT_BY_THREAD: usize = 256 << 10;
+
+/// The newest buffers among which one that fits is looked for.
+const TRIED: usize = 8;
+
+static LARGE_ONES: Mutex<Spare> = Mutex::new(Spare::new(KEPT));
+
+thread_local! {
+    static MEDIUM_ONES: RefCell<Spare> = const { RefCell::new(Spare::new(KEPT_BY_THREAD)) };
+}
 
 /// Empty buffers, the oldest in front.
 #[derive(Debug)]
 struct Spare {
     buffers: VecDeque<Vec<u8>>,
     bytes: usize,
+    limit: usize,
 }
 
 /// An empty buffer with room for `size` bytes.
 pub(crate) fn take(size: usize) -> Vec<u8> {
-    let spare = if size < LARGE {
-        None
+    if size <= MEDIUM {
+        return Vec::with_capacity(size);
+    }
+    let spare = if size <= LARGE {
+        MEDIUM_ONES.with_borrow_mut(|spare| spare.take(size))
     } else {
         lock(|spare| spare.take(size))
     };
@@ -47,47 +63,57 @@ pub(crate) fn take_mut(size: usize) -> BytesMut {
     }
 }
 
-/// Keeps the memory of bytes that are done with, unless somebody else still reads them. `size` is
-/// what they were before they were used up.
-pub(crate) fn give(bytes: Bytes, size: usize) {
-    if size < LARGE {
-        return;
+/// Keeps a buffer that is done with.
+pub(crate) fn give(mut buffer: Vec<u8>) {
+    buffer.clear();
+    if buffer.capacity() > LARGE {
+        lock(|spare| spare.give(buffer));
+    } else if buffer.capacity() > MEDIUM {
+        MEDIUM_ONES.with_borrow_mut(|spare| spare.give(buffer));
     }
-    if let Ok(mut buffer) = bytes.try_into_mut() {
-        buffer.clear();
-        let buffer = Vec::from(buffer);
-        if buffer.capacity() >= LARGE {
-            lock(|spare| spare.give(buffer));
+}
+
+/// Keeps the memory of bytes that are done with, unless somebody else still reads them.
+pub(crate) fn give_bytes(bytes: Bytes) {
+    if bytes.len() > MEDIUM {
+        if let Ok(buffer) = bytes.try_into_mut() {
+            give(buffer.into());
         }
     }
 }
 
 /// Both critical sections leave the list as it should be, so a panic elsewhere has broken nothing.
 fn lock<R>(run: impl FnOnce(&mut Spare) -> R) -> R {
-    run(&mut SPARE.lock().unwrap_or_else(PoisonError::into_inner))
+    run(&mut LARGE_ONES.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Spare {
+    const fn new(limit: usize) -> Self {
+        Self {
+            buffers: VecDeque::new(),
+            bytes: 0,
+            limit,
+        }
+    }
+
     /// A buffer that is large enough, and not so large that a small frame would keep it busy.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
         let fits = size..=size.saturating_mul(2);
-        let at = self
-            .buffers
-            .iter()
-            .rposition(|buffer| fits.contains(&buffer.capacity()))?;
-        let buffer = self.buffers.remove(at)?;
+        let mut newest = self.buffers.iter().rev().take(TRIED);
+        let from_end = newest.position(|buffer| fits.contains(&buffer.capacity()))?;
+        let buffer = self.buffers.remove(self.buffers.len() - 1 - from_end)?;
         self.bytes -= buffer.capacity();
         Some(buffer)
     }
 
     fn give(&mut self, buffer: Vec<u8>) {
-        if buffer.capacity() > KEPT {
+        if buffer.capacity() > self.limit {
             return;
         }
         self.bytes += buffer.capacity();
         self.buffers.push_back(buffer);
         // The oldest go first, so that what is kept follows the sizes in use.
-        while self.bytes > KEPT {
+        while self.bytes > self.limit {
             match self.buffers.pop_front() {
                 Some(oldest) => self.bytes -= oldest.capacity(),
                 None => self.bytes = 0,
@@ -100,16 +126,9 @@ impl Spare {
 mod tests {
     use super::*;
 
-    fn empty() -> Spare {
-        Spare {
-            buffers: VecDeque::new(),
-            bytes: 0,
-        }
-    }
-
     #[test]
     fn what_is_kept_is_bounded_and_follows_the_sizes_in_use() {
-        let mut spare = empty();
+        let mut spare = Spare::new(KEPT);
         for _ in 0..1000 {
             spare.give(Vec::with_capacity(64 << 10));
         }
@@ -124,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_given_only_where_it_fits() {
-        let mut spare = empty();
+        let mut spare = Spare::new(KEPT);
         spare.give(Vec::with_capacity(100_000));
         assert!(spare.take(100_001).is_none(), "too small");
         assert!(spare.take(40_000).is_none(), "far too large");
@@ -139,7 +158,7 @@ mod tests {
     fn memory_that_is_still_read_is_not_used_again() {
         let bytes = Bytes::from(vec![7; 1 << 20]);
         let reader = bytes.slice(5..10);
-        give(bytes, 1 << 20);
+        give_bytes(bytes);
         let mut other = take(1 << 20);
         other.resize(1 << 20, 1);
         assert_eq!(&reader[..], [7; 5]);
@@ -150,8 +169,19 @@ mod tests {
         let mut bytes = Bytes::from(vec![7; 333_333]);
         let payload = bytes.split_off(100_000);
         drop(bytes);
-        give(payload, 233_333);
+        give_bytes(payload);
         let buffer = take_mut(333_333);
         assert!(buffer.is_empty() && buffer.capacity() >= 333_333);
+    }
+
+    #[test]
+    fn a_thread_keeps_medium_buffers_and_no_small_ones() {
+        for (size, kept) in [(MEDIUM, false), (MEDIUM + 1, true), (LARGE, true)] {
+            let buffer = Vec::with_capacity(size);
+            let place = buffer.as_ptr();
+            give(buffer);
+            let found = MEDIUM_ONES.with_borrow_mut(|spare| spare.take(size));
+            assert_eq!(found.map(|buffer| buffer.as_ptr()), kept.then_some(place));
+        }
     }
 }

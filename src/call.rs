@@ -122,8 +122,7 @@ impl<R> CallFuture<'_, R> {
         Poll::Ready(match response.status {
             None => {
                 let message = (self.decode)(&response.payload).map_err(Error::InvalidMessage);
-                let size = response.payload.len();
-                buffers::give(response.payload, size);
+                buffers::give_bytes(response.payload);
                 message
             }
             Some(status) => {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 
 use super::sending::Sending;
 use crate::buffers;
@@ -28,10 +28,9 @@ struct Queued {
     kind: Kind,
     /// Streams' frames are numbered in their order, from 1 on.
     number: u64,
-    /// What is unwritten of it.
-    bytes: Bytes,
-    /// Its length in all.
-    size: usize,
+    frame: Vec<u8>,
+    /// Bytes of it that are written.
+    written: usize,
 }
 
 #[derive(Debug)]
@@ -45,14 +44,17 @@ enum Kind {
 }
 
 impl Queued {
-    fn new(kind: Kind, bytes: Bytes) -> Self {
-        let size = bytes.len();
+    fn new(kind: Kind, frame: Vec<u8>) -> Self {
         Self {
             kind,
             number: 0,
-            bytes,
-            size,
+            frame,
+            written: 0,
         }
+    }
+
+    fn unwritten(&self) -> &[u8] {
+        &self.frame[self.written..]
     }
 }
 
@@ -138,7 +140,7 @@ impl Outbox {
         self.newest += 1;
         Queued {
             number: self.newest,
-            ..Queued::new(kind, frame.into())
+            ..Queued::new(kind, frame)
         }
     }
 
@@ -158,7 +160,7 @@ impl Outbox {
             return false;
         };
         if let Some(queued) = self.frames.remove(at) {
-            self.bytes -= queued.bytes.len();
+            self.bytes -= queued.frame.len();
         }
         true
     }
@@ -169,8 +171,8 @@ impl Outbox {
         let mut keep = |queued: &Queued| {
             let removed = matches!(queued.kind, Kind::Data(id) if id == stream_id);
             if removed {
-                *bytes -= queued.bytes.len();
-                *data_bytes -= queued.bytes.len();
+                *bytes -= queued.frame.len();
+                *data_bytes -= queued.frame.len();
             }
             !removed
         };
@@ -240,19 +242,18 @@ impl Outbox {
         // In front of every frame that has not begun: the order by which a client learns that
         // its peer knows PING (RFC KA-14, KA-15).
         if let Some(reply) = self.replies.take() {
-            let bytes = pong(reply.stream_id, self.pong_flags, &reply.payload).into();
-            frames.push_back(Queued::new(Kind::Pong(reply), bytes));
+            let frame = pong(reply.stream_id, self.pong_flags, &reply.payload);
+            frames.push_back(Queued::new(Kind::Pong(reply), frame));
         }
         if let Some(number) = self.ping.take() {
-            let bytes = Bytes::copy_from_slice(&ping(number));
-            frames.push_back(Queued::new(Kind::Ping(number), bytes));
+            frames.push_back(Queued::new(Kind::Ping(number), ping(number).to_vec()));
         }
         let mut bytes = 0;
         while frames.len() < SLICES && bytes < BATCH_BYTES {
             let Some(queued) = self.frames.pop_front() else {
                 break;
             };
-            bytes += queued.bytes.len();
+            bytes += queued.unwritten().len();
             frames.push_back(queued);
         }
         self.writing = true;
@@ -310,7 +311,7 @@ impl Batch {
         let mut slices = [IoSlice::new(&[]); SLICES];
         let mut count = 0;
         for (slice, queued) in slices.iter_mut().zip(&self.frames) {
-            *slice = IoSlice::new(&queued.bytes);
+            *slice = IoSlice::new(queued.unwritten());
             count += 1;
         }
         write(&slices[..count])
@@ -318,15 +319,15 @@ impl Batch {
 
     /// The bytes of the frame in front.
     pub(super) fn front(&self) -> &[u8] {
-        self.frames.front().map_or(&[], |queued| &queued.bytes)
+        self.frames.front().map_or(&[], Queued::unwritten)
     }
 
     /// So many bytes from the front were taken.
     pub(super) fn advance(&mut self, mut taken: usize) {
         self.taken += taken;
         while let Some(queued) = self.frames.front_mut() {
-            let of_frame = taken.min(queued.bytes.len());
-            queued.bytes.advance(of_frame);
+            let of_frame = taken.min(queued.unwritten().len());
+            queued.written += of_frame;
             taken -= of_frame;
             match queued.kind {
                 Kind::Stream(_) => self.taken_of_streams += of_frame,
@@ -336,14 +337,14 @@ impl Batch {
                 }
                 Kind::Ping(_) | Kind::Pong(_) => {}
             }
-            if !queued.bytes.is_empty() {
+            if !queued.unwritten().is_empty() {
                 self.begun |= of_frame > 0;
                 return;
             }
             self.written_ping |= matches!(queued.kind, Kind::Ping(_));
             self.begun = false;
             if let Some(written) = self.frames.pop_front() {
-                buffers::give(written.bytes, written.size);
+                buffers::give(written.frame);
             }
         }
     }

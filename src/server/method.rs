@@ -212,8 +212,7 @@ where
             let guard = Guard::of(&mut context, &payload);
             let request = Q::parse_from_tokio_bytes(&payload);
             // The frame, which is not needed any more, may be large and the handler slow.
-            let size = payload.len();
-            buffers::give(payload, size);
+            buffers::give_bytes(payload);
             match request {
                 Ok(request) => {
                     let answer = pin!(handler(context, request));

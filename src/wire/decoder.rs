@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use super::frame::Frame;
 use super::header::{Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader};
@@ -163,7 +163,9 @@ impl Decoder {
             return Ok(Some(Decoded::Skipped { header, reason }));
         }
         if input.len() >= length {
-            let payload = Bytes::copy_from_slice(take(input, length));
+            let mut payload = buffers::take(length);
+            payload.extend_from_slice(take(input, length));
+            let payload = payload.into();
             return Ok(Some(Decoded::Frame(Frame { header, payload })));
         }
         // Bounded by the check above, and not written to before bytes come.

@@ -76,7 +76,9 @@ pub(crate) fn give(mut buffer: Vec<u8>) {
 /// Keeps the memory of bytes that are done with, unless somebody else still reads them.
 pub(crate) fn give_bytes(bytes: Bytes) {
     if bytes.len() > MEDIUM {
-        if let Ok(buffer) = bytes.try_into_mut() {
+        if let Ok(mut buffer) = bytes.try_into_mut() {
+            // Or what is left of a frame would be moved to its front.
+            buffer.clear();
             give(buffer.into());
         }
     }

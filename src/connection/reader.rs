@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 
@@ -11,6 +11,10 @@ use crate::wire::{Decoded, Decoder, ProtocolError};
 
 /// Bytes that are asked for at once: many small frames come in one read.
 const CHUNK: usize = 64 << 10;
+
+/// The same behind a large payload. Large ones come one behind the other: this takes little more
+/// than the next one's header, so that little of it is moved.
+const BEHIND_LARGE: usize = 1 << 10;
 
 thread_local! {
     /// Lent to the connection whose turn it is, so that idle ones hold none.
@@ -24,6 +28,8 @@ pub(super) struct Reader {
     chunk: BytesMut,
     /// Bytes of the chunk that the decoder has taken.
     taken: usize,
+    /// Whether the payload before was a large one.
+    large: bool,
 }
 
 impl Reader {
@@ -35,6 +41,7 @@ impl Reader {
     ) -> Poll<io::Result<usize>> {
         // A large payload goes where it will stay.
         if let Some((payload, missing)) = self.decoder.partial_payload() {
+            self.large = true;
             return transport.poll_read(cx, payload, missing);
         }
         if self.chunk.capacity() == 0 {
@@ -43,7 +50,10 @@ impl Reader {
         self.chunk.clear();
         self.chunk.reserve(CHUNK);
         self.taken = 0;
-        transport.poll_read(cx, &mut self.chunk, CHUNK)
+        let limit = if self.large { BEHIND_LARGE } else { CHUNK };
+        let read = ready!(transport.poll_read(cx, &mut self.chunk, limit));
+        self.large = false;
+        Poll::Ready(read)
     }
 
     /// The next frame of what was read.

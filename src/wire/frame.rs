@@ -13,7 +13,7 @@ use super::header::{Flags, HEADER_LENGTH, Header, MAX_ECHO, MessageType, PING_ST
 pub struct Frame {
     /// The header; its `length` is that of `payload`.
     pub header: Header,
-    /// The bytes after the header, in an allocation that is just so long.
+    /// The bytes after the header, in an allocation that is just so long, or a used one.
     pub payload: Bytes,
 }
 

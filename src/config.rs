@@ -36,6 +36,30 @@ pub enum DriverThread {
     Dedicated,
 }
 
+/// Who polls the handler of a unary call first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dispatch {
+    /// A task of its own. Whatever handlers do, they hold up no other call, and PINGs only if they
+    /// keep all threads.
+    #[default]
+    Spawn,
+    /// The connection's driver, once, where it has read the request; a task of its own goes on with
+    /// it unless it is ready by then. For handlers that are short and never block: it saves a task
+    /// for each call.
+    ///
+    /// **While a handler is polled there its connection neither reads nor answers PINGs.** One that
+    /// blocks or computes for long makes this process look dead to that client. Of one turn of the
+    /// driver 256 handlers are polled so, and none whose request is larger than 16 KiB; the others
+    /// have tasks.
+    ///
+    /// There is no budget of tokio's around that first poll: a handler that takes from a channel
+    /// which is never empty does not give way within it.
+    ///
+    /// Not together with [`DriverThread::Dedicated`], whose thread is kept free of all handlers.
+    Inline,
+}
+
 /// The settings of a client's connection, as they are in use. To be read from
 /// [`Client::settings`](crate::Client::settings); each is described where it is set.
 #[derive(Clone, Debug)]
@@ -124,6 +148,7 @@ impl Default for ClientLimits {
 pub(crate) struct ServerConfig {
     pub(crate) keepalive: Keepalive,
     pub(crate) driver_thread: DriverThread,
+    pub(crate) dispatch: Dispatch,
     pub(crate) limits: ServerLimits,
     /// Handlers that run at one time on all connections. `None` for no limit but that of each.
     pub(crate) total_handlers: Option<usize>,

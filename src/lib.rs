@@ -460,7 +460,7 @@ pub mod wire;
 pub use backoff::Backoff;
 pub use call::{Call, CallFuture};
 pub use client::{Client, ClientBuilder};
-pub use config::{ClientLimits, ClientSettings, DriverThread};
+pub use config::{ClientLimits, ClientSettings, Dispatch, DriverThread};
 pub use error::{
     ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
 };

@@ -160,6 +160,10 @@ impl<S: Side> Driver<S> {
                 return Err(error);
             }
         }
+        if S::ROLE == Role::Server {
+            // Handlers that were polled within this turn have answered.
+            self.take_commands(cx, now);
+        }
         self.with_side(now, |side, turn| side.handle_unsent(turn));
         self.queue_ping(now);
         let mut wrote_all = self.write(cx, now);

@@ -135,6 +135,11 @@ pub enum ConfigError {
         /// Why.
         problem: &'static str,
     },
+    /// [`Dispatch::Inline`](crate::Dispatch::Inline) with
+    /// [`DriverThread::Dedicated`](crate::DriverThread::Dedicated): handlers would run on the thread
+    /// that is there to answer PINGs whatever they do.
+    #[error("a dedicated thread cannot poll handlers inline")]
+    InlineOnDedicated,
 }
 
 /// Why no connection could be made.

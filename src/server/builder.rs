@@ -16,7 +16,7 @@ use super::service::Service;
 use super::slots::Slots;
 use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
 use super::{Phase, Server, ServerState, Serving};
-use crate::config::{DriverThread, ServerConfig, check_limits};
+use crate::config::{Dispatch, DriverThread, ServerConfig, check_limits};
 use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
@@ -51,7 +51,8 @@ impl ServerBuilder {
     /// `service` is the full name, as `demo.Echo`, `method` the bare one, as `Say`. Of two handlers
     /// for one method the later one serves it.
     ///
-    /// The handler runs in a task of its own on the runtime. A status it returns goes to the
+    /// The handler runs in a task of its own on the runtime, unless [`dispatch`](Self::dispatch)
+    /// says otherwise. A status it returns goes to the
     /// caller, but OK, which is no failure, as INTERNAL; a panic costs its call, which is answered
     /// INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT
     /// without it, a message too large for a frame RESOURCE_EXHAUSTED.
@@ -90,7 +91,7 @@ impl ServerBuilder {
     /// Serves a method with one request and many responses. The handler sends these by
     /// [`Responses`]; the stream ends with it, with its status if it returns one.
     ///
-    /// As for every method, the handler runs in a task of its own, and a panic costs its call.
+    /// The handler always runs in a task of its own, and a panic costs its call.
     pub fn server_stream<Q, R, Answer>(
         mut self,
         service: &str,
@@ -242,6 +243,13 @@ impl ServerBuilder {
         self
     }
 
+    /// Who polls the handlers of unary calls first. [`Dispatch::Spawn`] by default;
+    /// [`Dispatch::Inline`] is for handlers that are short.
+    pub fn dispatch(mut self, dispatch: Dispatch) -> Self {
+        self.config.dispatch = dispatch;
+        self
+    }
+
     /// Handlers that run at one time on one connection: at least 1, 1,024 by default. Further
     /// requests wait.
     ///
@@ -301,8 +309,8 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is out of its range, or options are set for a method that is not there or
-    /// cannot have them; the error names it.
+    /// If a setting is out of its range, two exclude each other, or options are set for a method
+    /// that is not there or cannot have them; the error names it.
     pub fn build(self) -> Result<Server, ConfigError> {
         let Self {
             methods: Registered(mut registered),
@@ -320,6 +328,10 @@ impl ServerBuilder {
             ("owed_limit", config.limits.owed_bytes),
             ("stream_limit", config.limits.stream_bytes),
         ])?;
+        let dedicated = config.driver_thread == DriverThread::Dedicated;
+        if dedicated && config.dispatch == Dispatch::Inline {
+            return Err(ConfigError::InlineOnDedicated);
+        }
         let state = Arc::new(ServerState {
             draining: watch::Sender::new(false),
             counters: Counting::default(),

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use protobuf::Message;
 
 use super::context::Context;
+use super::dispatch::{self, First};
 use super::guard::{self, Guard};
 use super::options::Policy;
 use super::responder::Responder;
@@ -38,9 +39,10 @@ impl<I, F: Fn(Context, I, Responder) + Send + Sync> Start<I> for F {}
 /// A method with one request and one response. It is given no way to send on a stream, and none of
 /// these is given one before its REQUEST has come (RFC KA-40).
 pub(super) trait Unary: Send + Sync {
-    /// Runs the method in a task of its own and answers. It must return at once: it is called by
-    /// the driver, and what holds up the driver makes this process look dead.
-    fn start(&self, context: Context, payload: Bytes, responder: Responder);
+    /// Runs the method, in a task of its own unless it is ready where it is polled first, and
+    /// answers. It must return at once: it is called by the driver, and what holds up the driver
+    /// makes this process look dead.
+    fn start(&self, context: Context, payload: Bytes, responder: Responder, first: First);
 }
 
 impl Method {
@@ -203,9 +205,9 @@ where
     R: Message,
     Answer: Future<Output = Result<R, Status>> + Send + 'static,
 {
-    fn start(&self, context: Context, payload: Bytes, responder: Responder) {
+    fn start(&self, context: Context, payload: Bytes, responder: Responder, first: First) {
         let handler = Arc::clone(&self.handler);
-        tokio::spawn(async move {
+        dispatch::start(first, async move {
             let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                 return;
             };
@@ -246,9 +248,9 @@ where
     F: Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
 {
-    fn start(&self, context: Context, payload: Bytes, responder: Responder) {
+    fn start(&self, context: Context, payload: Bytes, responder: Responder, first: First) {
         let handler = Arc::clone(&self.handler);
-        tokio::spawn(async move {
+        dispatch::start(first, async move {
             let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                 return;
             };

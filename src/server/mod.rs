@@ -18,6 +18,7 @@ mod builder;
 mod canary;
 mod context;
 mod counters;
+mod dispatch;
 mod guard;
 mod method;
 mod options;
@@ -162,7 +163,7 @@ impl Server {
             state,
         } = &*self.shared;
         let methods = Arc::clone(methods);
-        let side = ServerSide::new(methods, config.limits, Arc::clone(state), canary);
+        let side = ServerSide::new(methods, config, Arc::clone(state), canary);
         let connection = Connection::new(stream, side, &config.keepalive, config.driver_thread);
         let shared = Arc::clone(connection.shared());
         let mut driver = pin!(connection.run());

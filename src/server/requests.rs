@@ -12,13 +12,14 @@ use tracing::debug;
 use super::ServerState;
 use super::canary::{Canary, STALLED};
 use super::context::Context;
+use super::dispatch::Budget;
 use super::guard::expired;
 use super::method::{Method, Methods};
 use super::responder::{Held, Responder};
 use super::slots::Slot;
 use super::streaming::answered;
 use super::waiting::{Incoming, Waiting};
-use crate::config::ServerLimits;
+use crate::config::{ServerConfig, ServerLimits};
 use crate::connection::{Inbox, Messages, Overflow, Shared, Side, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
@@ -52,6 +53,7 @@ pub(super) struct ServerSide {
     limits: ServerLimits,
     requests: Requests,
     uploads: Uploads<Arc<Inbox<Status>>>,
+    inline: Budget,
     running: usize,
     /// Requests that wait for a handler to end.
     waiting: Waiting,
@@ -66,17 +68,18 @@ pub(super) struct ServerSide {
 impl ServerSide {
     pub(super) fn new(
         methods: Arc<Methods>,
-        limits: ServerLimits,
+        config: &ServerConfig,
         state: Arc<ServerState>,
         canary: Canary,
     ) -> Self {
         Self {
             methods,
-            limits,
+            limits: config.limits,
+            inline: Budget::new(config.dispatch),
             requests: Requests::default(),
             uploads: Uploads::default(),
             running: 0,
-            waiting: Waiting::new(&limits),
+            waiting: Waiting::new(&config.limits),
             in_queue: None,
             state,
             canary,
@@ -249,8 +252,9 @@ impl ServerSide {
         let limit = self.limits.owed_bytes;
         match &served.method {
             Method::Unary(method) => {
+                let first = self.inline.first(payload.len());
                 let responder = Responder::new(shared, stream_id, held);
-                method.start(context, payload, responder);
+                method.start(context, payload, responder, first);
             }
             Method::ServerStream(start) => {
                 let responder = Responder::of_stream(shared, stream_id, held, limit);
@@ -452,6 +456,7 @@ impl Side for ServerSide {
     /// A caller that asks shortly before its only deadline asks once. So that this PING finds out,
     /// the canary is sent before it comes.
     fn handle_run(&mut self, _previous_run: Duration, now: Duration) {
+        self.inline.renew();
         if self.canary_due.is_some_and(|due| due <= now) {
             self.canary_due = None;
             if !self.is_idle() {

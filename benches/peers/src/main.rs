@@ -24,7 +24,7 @@ use child::{Placement, Setting};
 use contender::Contender;
 use matrix::Plan;
 use nix::sys::signal::SigSet;
-use ours::{Every10s, Off, OnDemand};
+use ours::{Every10s, Inline, Off, OnDemand};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -34,6 +34,7 @@ const BARE: &str = "bare tokio";
 const TONIC: &str = "tonic";
 const EVERY: &str = "ttrpc-keepalive, every 10 s";
 const OFF: &str = "ttrpc-keepalive, off";
+const INLINE: &str = "ttrpc-keepalive, inline";
 
 const ENTRIES: &[Entry] = &[
     Entry::of::<ttrpc_rust::Echo>(TTRPC_RUST),
@@ -42,10 +43,11 @@ const ENTRIES: &[Entry] = &[
     Entry::of::<tonic_unix::Echo>(TONIC),
     Entry::of::<ours::Echo<Every10s>>(EVERY),
     Entry::of::<ours::Echo<Off>>(OFF),
+    Entry::of::<ours::Echo<Inline>>(INLINE),
 ];
 
 /// What the matrix compares; the ratios are to the first.
-const CONTENDERS: &[&str] = &[TTRPC_RUST, OURS, BARE, TONIC];
+const CONTENDERS: &[&str] = &[TTRPC_RUST, OURS, INLINE, BARE, TONIC];
 
 const USAGE: &str = "\
 usage: peers run [--quick] [--one-core | --two-workers] [--only PAYLOAD,IN_FLIGHT]...

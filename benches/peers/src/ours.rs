@@ -6,14 +6,20 @@ use std::time::Duration;
 use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use ttrpc_keepalive::{Client, Code, Context, Keepalive, Listener, Responses, Server, Status};
+use ttrpc_keepalive::{
+    Client, Code, Context, Dispatch, Keepalive, Listener, Responses, Server, Status,
+};
 
 use crate::Result;
 use crate::contender::{CALL_TIMEOUT, Contender, LATE, StreamOrder};
 
-/// How both sides watch each other.
-pub(crate) trait Watch: Send + Sync + 'static {
+/// How both sides watch each other, and where handlers are polled first.
+pub(crate) trait Settings: Send + Sync + 'static {
     fn keepalive() -> Keepalive;
+
+    fn dispatch() -> Dispatch {
+        Dispatch::Spawn
+    }
 }
 
 /// As it comes: a PING shortly before a call's deadline.
@@ -24,37 +30,51 @@ pub(crate) struct Every10s;
 
 pub(crate) struct Off;
 
-impl Watch for OnDemand {
+/// As it comes, but that the driver polls handlers before it spawns them.
+pub(crate) struct Inline;
+
+impl Settings for OnDemand {
     fn keepalive() -> Keepalive {
         Keepalive::on_demand()
     }
 }
 
-impl Watch for Every10s {
+impl Settings for Every10s {
     fn keepalive() -> Keepalive {
         Keepalive::every(Duration::from_secs(10))
     }
 }
 
-impl Watch for Off {
+impl Settings for Inline {
+    fn keepalive() -> Keepalive {
+        Keepalive::on_demand()
+    }
+
+    fn dispatch() -> Dispatch {
+        Dispatch::Inline
+    }
+}
+
+impl Settings for Off {
     fn keepalive() -> Keepalive {
         Keepalive::off()
     }
 }
 
-pub(crate) struct Echo<W> {
+pub(crate) struct Echo<S> {
     client: Client,
     request: BytesValue,
-    watch: PhantomData<W>,
+    settings: PhantomData<S>,
 }
 
-impl<W: Watch> Contender for Echo<W> {
+impl<S: Settings> Contender for Echo<S> {
     type Server = JoinHandle<()>;
     type Reply = Vec<u8>;
 
     async fn serve(address: &str) -> Result<Self::Server> {
         let server = Server::builder()
-            .keepalive(W::keepalive())
+            .keepalive(S::keepalive())
+            .dispatch(S::dispatch())
             .unary(
                 "bench.Echo",
                 "Echo",
@@ -76,13 +96,13 @@ impl<W: Watch> Contender for Echo<W> {
 
     async fn connect(address: &str, payload: Vec<u8>) -> Result<Self> {
         let client = Client::builder()
-            .keepalive(W::keepalive())
+            .keepalive(S::keepalive())
             .connect(address)
             .await?;
         Ok(Self {
             client,
             request: message(payload),
-            watch: PhantomData,
+            settings: PhantomData,
         })
     }
 

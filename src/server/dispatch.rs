@@ -1,0 +1,64 @@
+//! Where a handler is polled first.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Context, Poll, Waker};
+
+use crate::config::Dispatch;
+
+/// Handlers polled by the driver in one of its turns. Further ones have tasks of their own, behind
+/// which the driver reads, writes and answers PINGs again.
+const IN_A_TURN: usize = 256;
+
+/// Bytes of a request beyond which its handler is not polled by the driver: decoding it takes time.
+const SHORT: usize = 16 << 10;
+
+/// What is left for the driver's present turn.
+#[derive(Debug)]
+pub(super) struct Budget {
+    dispatch: Dispatch,
+    left: usize,
+}
+
+/// Who polls a handler first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum First {
+    Driver,
+    Task,
+}
+
+impl Budget {
+    pub(super) fn new(dispatch: Dispatch) -> Self {
+        Self { dispatch, left: 0 }
+    }
+
+    /// A turn of the driver begins.
+    pub(super) fn renew(&mut self) {
+        self.left = IN_A_TURN;
+    }
+
+    /// For the handler of a request with so many bytes.
+    pub(super) fn first(&mut self, bytes: usize) -> First {
+        if self.dispatch == Dispatch::Spawn || self.left == 0 || bytes > SHORT {
+            return First::Task;
+        }
+        self.left -= 1;
+        First::Driver
+    }
+}
+
+/// Starts a handler, which answers by itself.
+pub(super) fn start(first: First, handler: impl Future<Output = ()> + Send + 'static) {
+    if first == First::Task {
+        tokio::spawn(handler);
+        return;
+    }
+    let mut handler = Box::pin(handler);
+    // Whoever wakes it meanwhile need not be heard: its task polls it once more in any case.
+    let mut cx = Context::from_waker(Waker::noop());
+    // A panic costs its call, which was answered as the responder was dropped.
+    let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(&mut cx)));
+    if let Ok(Poll::Pending) = polled {
+        tokio::spawn(handler);
+    }
+}

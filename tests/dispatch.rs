@@ -1,0 +1,116 @@
+//! Who polls a handler first.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod support;
+
+use protobuf::Message;
+use protobuf::well_known_types::wrappers::StringValue;
+use support::*;
+use tokio::io::DuplexStream;
+use tokio::time::sleep;
+use ttrpc_keepalive::wire::{Flags, MessageType, Raw, RequestHead, encode_request, ping};
+use ttrpc_keepalive::{Code, ConfigError, Context, Dispatch, DriverThread, Server};
+
+tokio::task_local! {
+    /// Set in the task that drives the server's side, and nowhere else.
+    static DRIVING: ();
+}
+
+/// A scripted peer of a server whose driver polls handlers first. `Where` answers `driver` if it is
+/// run by the driver, `Later` once it has waited.
+fn served_inline() -> Peer<DuplexStream> {
+    let polled_by = || match DRIVING.try_with(|()| ()) {
+        Ok(()) => "driver",
+        Err(_) => "task",
+    };
+    let server = echo()
+        .dispatch(Dispatch::Inline)
+        .unary(
+            "demo.Echo",
+            "Where",
+            move |_: Context, _: StringValue| async move { Ok(text(polled_by())) },
+        )
+        .unary(
+            "demo.Echo",
+            "Later",
+            move |_: Context, q: StringValue| async move {
+                sleep(ms(10)).await;
+                assert!(q.value.is_empty(), "this handler was told to panic");
+                Ok(text(polled_by()))
+            },
+        )
+        .build()
+        .unwrap();
+    let (here, there) = tokio::io::duplex(1 << 20);
+    let serving = async move { server.serve_connection(here).await };
+    tokio::spawn(DRIVING.scope((), serving));
+    Peer::new(there)
+}
+
+/// What the next response says.
+async fn answer(peer: &mut Peer<DuplexStream>) -> Result<String, Code> {
+    let (_, response) = peer.expect_response().await;
+    match response.status {
+        Some(status) => Err(status.code()),
+        None => Ok(StringValue::parse_from_tokio_bytes(&response.payload)
+            .unwrap()
+            .value),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_ready_at_once_is_run_by_an_inline_driver_and_another_by_a_task() {
+    let mut peer = served_inline();
+    for (id, method, by) in [(1, "Where", "driver"), (3, "Later", "task")] {
+        peer.call(id, method, "").await;
+        assert_eq!(answer(&mut peer).await.as_deref(), Ok(by));
+    }
+    // Decoding a large one takes its time, which PONGs do not have.
+    peer.call(5, "Where", &"x".repeat(17 << 10)).await;
+    assert_eq!(answer(&mut peer).await.as_deref(), Ok("task"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_handler_polled_by_the_driver_costs_its_call_and_nothing_else() {
+    let mut peer = served_inline();
+    for (id, method) in [(1, "Panic"), (3, "Later"), (5, "Panic")] {
+        peer.call(id, method, "now").await;
+        assert_eq!(answer(&mut peer).await, Err(Code::INTERNAL), "{method}");
+    }
+    peer.call(7, "Where", "").await;
+    assert_eq!(answer(&mut peer).await.as_deref(), Ok("driver"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_are_always_ready_do_not_keep_the_driver_from_a_ping() {
+    let mut peer = served_inline();
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Where",
+        timeout_nano: 0,
+        metadata: &[],
+    };
+    let mut burst: Vec<u8> = (0..600)
+        .flat_map(|call| encode_request(2 * call + 1, Flags::NONE, &head, &Raw(b"")).unwrap())
+        .collect();
+    burst.extend(ping(1));
+    peer.send(burst).await;
+    let pong = peer.frame().await;
+    assert_eq!(pong.header.message_type, MessageType::PONG);
+    let mut by_driver = 0;
+    for _ in 0..600 {
+        by_driver += u32::from(answer(&mut peer).await.as_deref() == Ok("driver"));
+    }
+    assert_eq!(by_driver, 256, "those of one turn");
+}
+
+#[test]
+fn a_dedicated_thread_polls_no_handlers() {
+    let server = Server::builder().dispatch(Dispatch::Inline);
+    let server = server.driver_thread(DriverThread::Dedicated);
+    assert_eq!(server.build().unwrap_err(), ConfigError::InlineOnDedicated);
+}

@@ -3,25 +3,29 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
-use std::pin::{Pin, pin};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::net::{TcpStream, UnixStream, tcp, unix};
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::net::{TcpStream, UnixStream};
 
 use super::{Look, Shortcut, Transport};
 
 /// A connected unix or TCP socket as a [`Transport`].
 pub struct Socket {
-    // The owned halves rather than the stream: reading through them lets tokio skip the extra
-    // read that would only find the socket empty.
-    read: Pin<Box<dyn AsyncRead + Send>>,
-    write: Arc<dyn WriteHalf>,
+    /// Registered for reading alone. Tokio's sockets are registered for both directions, and then
+    /// each read of the peer wakes this side, which has nothing to do with it: one more turn of the
+    /// scheduler for each call. A pipe's end is what tokio has for one direction; a socket is read
+    /// as a pipe is.
+    ///
+    /// An error if the reactor has no room for it.
+    descriptor: io::Result<Arc<Receiver>>,
+    /// The same, registered for writing: while the kernel refuses bytes.
+    room: Option<Sender>,
     /// An error that a look took from the descriptor, which tells it only once.
     failed: Option<io::Error>,
 }
@@ -29,12 +33,7 @@ pub struct Socket {
 impl Socket {
     /// A unix socket: a path, an abstract name or one end of a pair.
     pub fn unix(stream: UnixStream) -> Self {
-        let (read, write) = stream.into_split();
-        Self {
-            read: Box::pin(read),
-            write: Arc::new(write),
-            failed: None,
-        }
+        Self::registered(stream.into_std().map(OwnedFd::from))
     }
 
     /// A TCP socket. Small frames are sent at once, without waiting to be joined.
@@ -42,11 +41,23 @@ impl Socket {
         // Nagle's delay would be measured as round-trip time; a socket that refuses the option
         // still works.
         let _ = stream.set_nodelay(true);
-        let (read, write) = stream.into_split();
+        Self::registered(stream.into_std().map(OwnedFd::from))
+    }
+
+    fn registered(descriptor: io::Result<OwnedFd>) -> Self {
         Self {
-            read: Box::pin(read),
-            write: Arc::new(write),
+            descriptor: descriptor
+                .and_then(Receiver::from_owned_fd_unchecked)
+                .map(Arc::new),
+            room: None,
             failed: None,
+        }
+    }
+
+    fn descriptor(&self) -> io::Result<&Receiver> {
+        match &self.descriptor {
+            Ok(descriptor) => Ok(descriptor),
+            Err(error) => Err(error.kind().into()),
         }
     }
 }
@@ -67,7 +78,14 @@ impl Transport for Socket {
         if let Some(error) = self.failed.take() {
             return Poll::Ready(Err(error));
         }
-        pin!(self.read.read_buf(&mut buffer.limit(limit))).poll(cx)
+        let descriptor = self.descriptor()?;
+        loop {
+            ready!(descriptor.poll_read_ready(cx))?;
+            match descriptor.try_read_buf(&mut buffer.limit(limit)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return Poll::Ready(result),
+            }
+        }
     }
 
     fn poll_write(
@@ -76,10 +94,23 @@ impl Transport for Socket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.write.poll_ready(cx))?;
-            match self.write.try_write(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
+            let result = if let Some(room) = &self.room {
+                ready!(room.poll_write_ready(cx))?;
+                room.try_write_vectored(slices)
+            } else {
+                SockRef::from(self.descriptor()?).send_vectored(slices)
+            };
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.room.is_none() {
+                        let descriptor = self.descriptor()?.as_fd().try_clone_to_owned()?;
+                        self.room = Some(Sender::from_owned_fd_unchecked(descriptor)?);
+                    }
+                }
+                result => {
+                    self.room = None;
+                    return Poll::Ready(result);
+                }
             }
         }
     }
@@ -87,7 +118,10 @@ impl Transport for Socket {
     fn poll_look(&mut self, _cx: &mut Context<'_>) -> Poll<Look> {
         // On the bare descriptor: inside `try_io` it would answer from tokio's readiness cache.
         let mut byte = [MaybeUninit::uninit()];
-        Poll::Ready(match self.write.socket().peek(&mut byte) {
+        let peeked = self
+            .descriptor()
+            .and_then(|descriptor| SockRef::from(descriptor).peek(&mut byte));
+        Poll::Ready(match peeked {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Empty,
             Err(error) => {
                 self.failed = Some(error);
@@ -98,86 +132,37 @@ impl Transport for Socket {
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
-        Some(self.write.socket().send(bytes))
+        Some(
+            self.descriptor()
+                .and_then(|descriptor| SockRef::from(descriptor).send(bytes)),
+        )
     }
 
     fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
-        Some(Arc::new(Direct(Arc::clone(&self.write))))
+        let descriptor = self.descriptor.as_ref().ok()?;
+        Some(Arc::new(Direct(Arc::clone(descriptor))))
     }
 
     fn enter(&mut self) -> io::Result<()> {
-        let here = self.write.duplicate()?;
-        let there = std::mem::replace(self, here);
-        there.write.forget();
-        Ok(())
+        let descriptor = self.descriptor()?.as_fd().try_clone_to_owned()?;
+        *self = Self::registered(Ok(descriptor));
+        self.descriptor().map(|_| ())
     }
 
     fn abort(&mut self) {
         // Without it a TCP socket with unsent bytes lingers in the kernel after it is closed.
         // Unix sockets refuse it and need none.
-        let _ = self.write.socket().set_linger(Some(Duration::ZERO));
+        if let Ok(descriptor) = self.descriptor() {
+            let _ = SockRef::from(descriptor).set_linger(Some(Duration::ZERO));
+        }
     }
 }
 
 #[derive(Debug)]
-struct Direct(Arc<dyn WriteHalf>);
+struct Direct(Arc<Receiver>);
 
 impl Shortcut for Direct {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write(slices)
+        SockRef::from(&*self.0).send_vectored(slices)
     }
 }
-
-trait WriteHalf: fmt::Debug + Send + Sync {
-    fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
-    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
-    fn socket(&self) -> SockRef<'_>;
-    /// The same socket, registered with the runtime that is entered.
-    fn duplicate(&self) -> io::Result<Socket>;
-    /// Leaves the direction open: dropped like that, it would be shut down for duplicates too.
-    fn forget(self: Arc<Self>);
-}
-
-macro_rules! write_half {
-    ($half:ty, $stream:ty, $std:ty, $socket:path) => {
-        impl WriteHalf for $half {
-            fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-                self.as_ref().poll_write_ready(cx)
-            }
-
-            fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-                self.try_write_vectored(slices)
-            }
-
-            fn socket(&self) -> SockRef<'_> {
-                SockRef::from(self.as_ref())
-            }
-
-            fn duplicate(&self) -> io::Result<Socket> {
-                let stream: &$stream = self.as_ref();
-                let duplicate = stream.as_fd().try_clone_to_owned()?;
-                Ok($socket(<$stream>::from_std(<$std>::from(duplicate))?))
-            }
-
-            fn forget(self: Arc<Self>) {
-                // Nobody else has it: a shortcut is asked for only afterwards.
-                if let Some(half) = Arc::into_inner(self) {
-                    half.forget();
-                }
-            }
-        }
-    };
-}
-
-write_half!(
-    unix::OwnedWriteHalf,
-    UnixStream,
-    std::os::unix::net::UnixStream,
-    Socket::unix
-);
-write_half!(
-    tcp::OwnedWriteHalf,
-    TcpStream,
-    std::net::TcpStream,
-    Socket::tcp
-);

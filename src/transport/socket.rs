@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use socket2::SockRef;
-use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::{Look, Shortcut, Transport};
@@ -25,7 +27,7 @@ pub struct Socket {
     /// An error if the reactor has no room for it.
     descriptor: io::Result<Arc<Receiver>>,
     /// The same, registered for writing: while the kernel refuses bytes.
-    room: Option<Sender>,
+    room: Option<AsyncFd<OwnedFd>>,
     /// An error that a look took from the descriptor, which tells it only once.
     failed: Option<io::Error>,
 }
@@ -94,9 +96,14 @@ impl Transport for Socket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
+            // Always a send: a write to a socket that the peer has closed raises SIGPIPE, which ends a
+            // process that has not chosen to ignore it.
             let result = if let Some(room) = &self.room {
-                ready!(room.poll_write_ready(cx))?;
-                room.try_write_vectored(slices)
+                let mut ready = ready!(room.poll_write_ready(cx))?;
+                match ready.try_io(|room| SockRef::from(room).send_vectored(slices)) {
+                    Ok(result) => result,
+                    Err(_not_ready_after_all) => continue,
+                }
             } else {
                 SockRef::from(self.descriptor()?).send_vectored(slices)
             };
@@ -104,7 +111,7 @@ impl Transport for Socket {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.room.is_none() {
                         let descriptor = self.descriptor()?.as_fd().try_clone_to_owned()?;
-                        self.room = Some(Sender::from_owned_fd_unchecked(descriptor)?);
+                        self.room = Some(registered_for_writing(descriptor)?);
                     }
                 }
                 result => {
@@ -156,6 +163,15 @@ impl Transport for Socket {
             let _ = SockRef::from(descriptor).set_linger(Some(Duration::ZERO));
         }
     }
+}
+
+#[allow(
+    deprecated,
+    reason = "its successor is newer than the oldest tokio allowed here; the fault is of descriptors \
+              that are not owned"
+)]
+fn registered_for_writing(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(descriptor, Interest::WRITABLE)
 }
 
 #[derive(Debug)]

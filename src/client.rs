@@ -19,7 +19,7 @@ use crate::status::Status;
 use crate::streaming::{
     Receiver, Reply, Sender, StreamCall, decode_bytes, decode_message, encode_bytes, encode_message,
 };
-use crate::transport::{Address, IntoTransport};
+use crate::transport::{Address, IntoTransport, PeerCredentials};
 
 /// The client's end of one connection.
 ///
@@ -184,6 +184,12 @@ impl Client {
         self.handle.snapshot()
     }
 
+    /// The server's process and user, on a unix socket. They were asked for once, when the
+    /// connection was made.
+    pub fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.handle.shared().peer_credentials()
+    }
+
     /// Follows what is known about the peer.
     pub fn liveness(&self) -> Liveness {
         self.handle.shared().liveness()
@@ -263,7 +269,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long [`connect`](Self::connect) may take. 10 s by default.
+    /// How long [`connect`](Self::connect) may take, with all its attempts. 10 s by default.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
@@ -291,6 +297,17 @@ impl ClientBuilder {
         let methods = &mut self.settings.method_timeouts;
         let methods = methods.entry(service.to_owned()).or_default();
         methods.insert(method.to_owned(), timeout);
+        self
+    }
+
+    /// Tries again, so long after an attempt to connect that the operating system refused, until
+    /// [`connect_timeout`](Self::connect_timeout) is over: for a server that is about to start, or
+    /// a virtual machine that boots. At least 1 ms. By default the first refusal is the error: a
+    /// server that is not there will not appear by itself.
+    ///
+    /// A socket that exists with a full queue of connections is tried again in any case.
+    pub fn connect_retry(mut self, interval: Duration) -> Self {
+        self.settings.connect_retry = Some(interval);
         self
     }
 
@@ -343,12 +360,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to `unix:///path`, `unix://@name` or `tcp://host:port`.
+    /// Connects to `unix:///path`, `unix://@name`, `tcp://host:port` or, with the feature `vsock`,
+    /// `vsock://CID:PORT`.
+    ///
+    /// The connection is made when the operating system says so: the server may not have accepted
+    /// it yet, nor ever do so. Whether it is there is told by the first answer.
     ///
     /// # Errors
     ///
-    /// If a setting is out of its range, the address cannot be read, nobody accepts in time, or
-    /// the operating system refuses; its error is kept as the source.
+    /// If a setting is out of its range, the address cannot be read, no connection is made in time,
+    /// or the operating system refuses; its error is kept as the source.
     ///
     /// # Panics
     ///
@@ -360,7 +381,9 @@ impl ClientBuilder {
     pub async fn connect(self, address: &str) -> Result<Client, ConnectError> {
         self.check()?;
         let address: Address = address.parse()?;
-        let socket = address.connect(self.settings.connect_timeout).await?;
+        let settings = &self.settings;
+        let connecting = address.connect(settings.connect_timeout, settings.connect_retry);
+        let socket = connecting.await?;
         Ok(self.attach(socket)?)
     }
 

@@ -69,6 +69,8 @@ pub struct ClientSettings {
     pub keepalive: Keepalive,
     /// [`ClientBuilder::connect_timeout`](crate::ClientBuilder::connect_timeout).
     pub connect_timeout: Duration,
+    /// [`ClientBuilder::connect_retry`](crate::ClientBuilder::connect_retry), `None` by default.
+    pub connect_retry: Option<Duration>,
     /// [`ClientBuilder::call_timeout`](crate::ClientBuilder::call_timeout), `None` by default.
     pub call_timeout: Option<Duration>,
     /// [`ClientBuilder::driver_thread`](crate::ClientBuilder::driver_thread).
@@ -105,6 +107,7 @@ impl Default for ClientSettings {
         Self {
             keepalive: Keepalive::on_demand(),
             connect_timeout: Duration::from_secs(10),
+            connect_retry: None,
             call_timeout: None,
             driver_thread: DriverThread::default(),
             limits: ClientLimits::default(),
@@ -144,14 +147,32 @@ impl Default for ClientLimits {
 }
 
 /// The settings of a server; the limits are those of each connection.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct ServerConfig {
     pub(crate) keepalive: Keepalive,
     pub(crate) driver_thread: DriverThread,
     pub(crate) dispatch: Dispatch,
+    /// Connections of one listener at one time. Beyond it none is accepted: where the operating
+    /// system allows a process a million descriptors, a client that opens connections and closes
+    /// none would otherwise take the memory.
+    pub(crate) connection_limit: usize,
+    /// For each connection.
     pub(crate) limits: ServerLimits,
     /// Handlers that run at one time on all connections. `None` for no limit but that of each.
     pub(crate) total_handlers: Option<usize>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            keepalive: Keepalive::default(),
+            driver_thread: DriverThread::default(),
+            dispatch: Dispatch::default(),
+            connection_limit: 1 << 16,
+            limits: ServerLimits::default(),
+            total_handlers: None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -34,7 +34,7 @@
 //! Methods that share a state are those of a [`Service`]; what all calls have to pass is a
 //! [hook](#a-hook-around-calls).
 //!
-//! [`Server::serve`] takes a [`Listener`] on a unix socket, an abstract name or a TCP port;
+//! [`Server::serve`] takes a [`Listener`], or whatever else yields connections ([`Accept`]);
 //! [`Server::serve_connection`] takes one connected stream of any kind. A server answers PINGs
 //! ahead of everything else that waits to be written, however long its handlers take. If they may
 //! block their threads, see [below](#handlers-that-block).
@@ -386,6 +386,32 @@
 //! well; and a live peer that does not run for longer than the timeout is convicted, by this and
 //! by every other rule.
 //!
+//! # Transports
+//!
+//! | address | |
+//! |---|---|
+//! | `unix:///run/plugin.sock` | a path; the file is removed with its [`Listener`], and [a stale one](ListenerBuilder::replace_stale) can be replaced |
+//! | `unix://@name` | a name of Linux's abstract namespace, which leaves no file |
+//! | `tcp://host:port` | also `tcp://[::1]:port` |
+//! | `vsock://CID:PORT` | between a machine and its virtual machines, with the feature `vsock`; the CID -1 is any, for a server |
+//!
+//! A socket that exists already, one of the standard library or a descriptor that was passed on, is
+//! taken by [`Socket::from_fd`] and [`Listener::from_fd`]; any other byte stream, a pipe in memory
+//! or TLS, by [`ByteStream`]; and the channels of a multiplexer by [`transport::Transport`] and
+//! [`Accept`]. All of them are timed, watched and judged alike. On a unix socket both sides know the
+//! other's process and user: [`Client::peer_credentials`], [`Context::peer_credentials`].
+//!
+//! Connecting fails at the first refusal of the operating system, unless
+//! [a retry is asked for](ClientBuilder::connect_retry). That it succeeded says that somebody
+//! listens, not that anybody accepts.
+//!
+//! TCP's own keepalive is not used: it is for TCP alone, other sockets refuse its options, and it
+//! asks the peer's kernel, which answers for a process that is stuck.
+//!
+//! Traffic over vsock is not part of the tests, for want of a virtual machine: they parse its
+//! addresses, refuse its descriptors without the feature, and put a socket of another family into
+//! its transport.
+//!
 //! # Cancel safety
 //!
 //! Every future here may be dropped at any moment; what that does is written on each. A frame that
@@ -410,7 +436,7 @@
 //! | a frame | fixed | 4 MiB | costs its own call |
 //! | pairs of metadata, details of a status | fixed | 4,096 | INVALID_ARGUMENT; [`Error::InvalidResponse`] |
 //! | buffers kept for the next frames | fixed | 8 MiB a process | the oldest are freed |
-//! | connections of a server | none | | the operating system refuses: accepting waits and tries again |
+//! | connections of a listener | [`connection_limit`](ServerBuilder::connection_limit) | 65,536 | none is accepted until one has ended; the operating system's queue holds some more |
 //!
 //! What one connection may keep in memory of streams of requests is its handlers times
 //! [`stream_limit`](ServerBuilder::stream_limit), if they take none: 16 GiB by default. A server
@@ -422,8 +448,6 @@
 //! which no setting changes, since the peer has the same limit. What may be larger is split by the
 //! application, or sent as a stream.
 //!
-//! Not in this version: vsock.
-//!
 //! # Map
 //!
 //! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,
@@ -434,6 +458,7 @@
 //! [ttrpc]: https://github.com/containerd/ttrpc
 
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod backoff;
 mod buffers;
@@ -475,4 +500,6 @@ pub use server::{
 };
 pub use status::{Code, Status};
 pub use streaming::{Receiver, Reply, Sender, StreamCall};
-pub use transport::{ByteStream, IntoTransport, Listener, Socket};
+pub use transport::{
+    Accept, ByteStream, IntoTransport, Listener, ListenerBuilder, PeerCredentials, Socket,
+};

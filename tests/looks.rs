@@ -11,7 +11,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 use support::*;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -31,7 +31,10 @@ async fn hooked(
     on_look: impl FnMut(&mut Context<'_>) -> Look + Send + 'static,
 ) -> (Client, Peer<tokio::io::DuplexStream>, Instant) {
     let (here, there) = tokio::io::duplex(64 << 10);
-    let transport = Hooked::new(here, hidden, on_look);
+    let hidden = Arc::clone(hidden);
+    // While it is set a read finds nothing, as a read does that trusts a stale cache.
+    let on_read = move || hidden.load(Ordering::Relaxed).then_some(Poll::Pending);
+    let transport = Hooked::new(here).on_read(on_read).on_look(on_look);
     let client = Client::builder()
         .keepalive(watch())
         .attach(transport)

@@ -7,7 +7,6 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use support::*;
@@ -172,7 +171,7 @@ async fn an_idle_connection_costs_nothing() {
         Keepalive::every(secs(1)).while_idle(false),
     ] {
         let (here, there) = tokio::io::duplex(64 << 10);
-        let transport = Hooked::new(here, &Arc::default(), |_| Look::Empty);
+        let transport = Hooked::new(here).on_look(|_| Look::Empty);
         let reads = transport.reads();
         let client = Client::builder().keepalive(keepalive.clone());
         let client = client.attach(transport).unwrap();

@@ -7,73 +7,30 @@
 
 mod support;
 
-use std::fmt;
 use std::future::Future;
-use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 
-use bytes::BytesMut;
 use support::*;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::transport::{Look, Shortcut, Transport};
 use ttrpc_keepalive::wire::{Flags, pong};
-use ttrpc_keepalive::{Client, Socket, Verdict};
+use ttrpc_keepalive::{Client, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
 
-/// A socket that lets a test do something at each read, which no other task could do just then.
-struct Meddler {
-    socket: Socket,
-    on_read: Hook,
-}
-
-impl fmt::Debug for Meddler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Meddler").finish_non_exhaustive()
-    }
-}
-
-impl Transport for Meddler {
-    fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut BytesMut,
-        limit: usize,
-    ) -> Poll<io::Result<usize>> {
-        if let Some(hook) = &mut *self.on_read.lock().unwrap() {
-            hook();
-        }
-        self.socket.poll_read(cx, buffer, limit)
-    }
-
-    fn poll_write(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.socket.poll_write(cx, slices)
-    }
-
-    fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Look> {
-        self.socket.poll_look(cx)
-    }
-
-    fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
-        self.socket.shortcut()
-    }
-}
-
+/// A client whose every read lets a test do something that no other task could do just then.
 fn meddled(keepalive: Keepalive) -> (Client, Peer<UnixStream>, Hook) {
     let (here, there) = UnixStream::pair().unwrap();
     let on_read = Hook::default();
-    let transport = Meddler {
-        socket: Socket::unix(here),
-        on_read: Arc::clone(&on_read),
-    };
+    let hook = Arc::clone(&on_read);
+    let transport = Hooked::new(here).on_read(move || {
+        if let Some(hook) = &mut *hook.lock().unwrap() {
+            hook();
+        }
+        None
+    });
     let client = Client::builder()
         .keepalive(keepalive)
         .attach(transport)

@@ -388,7 +388,7 @@ impl Transport for Rooted {
 async fn an_idle_connection_takes_no_turn_for_the_canary() {
     for has_asked in [true, false] {
         let (here, there) = tokio::io::duplex(4096);
-        let there = Hooked::new(there, &Arc::default(), |_| Look::Empty);
+        let there = Hooked::new(there).on_look(|_| Look::Empty);
         let reads = there.reads();
         let server = blocking(DriverThread::Shared).build().unwrap();
         tokio::spawn(async move { server.serve_connection(there).await });

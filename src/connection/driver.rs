@@ -105,7 +105,7 @@ impl<S: Side> Driver<S> {
     ) -> Self {
         let mut machine = Machine::new(keepalive, S::ROLE, seed);
         machine.handle_connected(Duration::ZERO);
-        let shared = Arc::new(Shared::new(clock, &machine, transport.shortcut()));
+        let shared = Arc::new(Shared::new(clock, &machine, &*transport));
         Self {
             transport,
             reader: Reader::default(),

@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::error::ConnectionError;
 use crate::keepalive::Machine;
 use crate::liveness::{Known, Liveness, Snapshot};
-use crate::transport::Shortcut;
+use crate::transport::{PeerCredentials, Shortcut, Transport};
 
 mod call;
 mod calls;
@@ -53,6 +53,7 @@ pub(crate) struct Shared<C> {
     /// next call sees that the last one has ended without waiting for the driver.
     open: AtomicUsize,
     known: watch::Sender<Known>,
+    peer_credentials: Option<PeerCredentials>,
 }
 
 /// Behind the one short lock.
@@ -96,11 +97,7 @@ enum Closing {
 }
 
 impl<C> Shared<C> {
-    pub(crate) fn new(
-        clock: Clock,
-        machine: &Machine,
-        shortcut: Option<Arc<dyn Shortcut>>,
-    ) -> Self {
+    pub(crate) fn new(clock: Clock, machine: &Machine, transport: &dyn Transport) -> Self {
         Self {
             clock,
             desk: Mutex::new(Desk {
@@ -109,7 +106,7 @@ impl<C> Shared<C> {
                 waker: None,
                 notified: false,
                 awake: false,
-                shortcut,
+                shortcut: transport.shortcut(),
                 direct: false,
                 wakes_at: None,
                 room: Room::default(),
@@ -121,11 +118,16 @@ impl<C> Shared<C> {
             }),
             open: AtomicUsize::new(0),
             known: watch::Sender::new(Known::new(machine)),
+            peer_credentials: transport.peer_credentials(),
         }
     }
 
     pub(crate) fn clock(&self) -> Clock {
         self.clock
+    }
+
+    pub(crate) fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.peer_credentials
     }
 
     pub(crate) fn liveness(&self) -> Liveness {

@@ -149,8 +149,9 @@ pub enum ConnectError {
     /// A setting is out of its range. Nothing was tried.
     #[error("a setting is not usable")]
     Config(#[from] ConfigError),
-    /// The address is not one of `unix:///path`, `unix://@name`, `tcp://host:port`.
-    #[error("{address:?} is not an address: {problem}")]
+    /// The address is not one of `unix:///path`, `unix://@name`, `tcp://host:port` and
+    /// `vsock://CID:PORT`, or needs a feature of this crate that is off.
+    #[error("{address:?} cannot be used: {problem}")]
     Address {
         /// What was given.
         address: String,
@@ -158,20 +159,23 @@ pub enum ConnectError {
         problem: &'static str,
     },
     /// The operating system refused.
-    #[error("cannot reach {address}")]
+    #[error("the operating system refuses {address}")]
     Io {
-        /// Where to.
+        /// Where to connect, or to listen.
         address: String,
         /// Why, as the operating system says it.
         #[source]
         source: io::Error,
     },
-    /// Nobody accepted within the time allowed.
-    #[error("nobody accepted at {address} within {timeout:?}")]
+    /// No connection was made within the time allowed.
+    #[error("no connection to {address} within {timeout:?}")]
     TimedOut {
         /// Where to.
         address: String,
         /// The time allowed.
         timeout: Duration,
+        /// What came of the last attempt that ended. `None` if the only one was still going on.
+        #[source]
+        source: Option<io::Error>,
     },
 }

@@ -250,6 +250,17 @@ impl ServerBuilder {
         self
     }
 
+    /// Connections that one [`serve`](Server::serve) has at a time: at least 1, 65,536 by default.
+    /// Beyond it none is accepted until one has ended. Clients whose connections wait in the queue
+    /// of the operating system believe that they are connected, and their calls are late with a peer
+    /// that says nothing; beyond that queue they wait to be connected.
+    ///
+    /// The other limits are for each connection.
+    pub fn connection_limit(mut self, connections: usize) -> Self {
+        self.config.connection_limit = connections;
+        self
+    }
+
     /// Handlers that run at one time on one connection: at least 1, 1,024 by default. Further
     /// requests wait.
     ///
@@ -321,6 +332,7 @@ impl ServerBuilder {
         } = self;
         config.keepalive.validate()?;
         check_limits(&[
+            ("connection_limit", config.connection_limit),
             ("handler_limit", config.limits.handlers),
             ("total_handler_limit", config.total_handlers.unwrap_or(1)),
             ("waiting_limit", config.limits.waiting),

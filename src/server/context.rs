@@ -14,6 +14,7 @@ use crate::error::ConnectionError;
 use crate::hook::{CallStart, Hook, Hooked};
 use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
+use crate::transport::PeerCredentials;
 
 /// The circumstances of one call, for its handler.
 ///
@@ -82,6 +83,12 @@ impl Context {
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.shared.clock().now();
         Some(self.deadline?.saturating_sub(now))
+    }
+
+    /// The caller's process and user, on a unix socket. They were asked for once, when the
+    /// connection was accepted.
+    pub fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.shared.peer_credentials()
     }
 
     /// Follows what is known about the caller's process.

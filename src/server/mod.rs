@@ -1,5 +1,6 @@
 //! Serving calls: methods, listeners, single connections, and the way to stop.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tracing::warn;
 use crate::config::ServerConfig;
 use crate::connection::Connection;
 use crate::error::ConnectionError;
-use crate::transport::{IntoTransport, Listener};
+use crate::transport::{Accept, IntoTransport};
 
 mod builder;
 mod canary;
@@ -95,11 +96,11 @@ impl Server {
         ServerBuilder::default()
     }
 
-    /// Accepts and serves connections until [`shutdown`](Self::shutdown), then until those
-    /// connections have ended.
+    /// Accepts and serves connections until [`shutdown`](Self::shutdown) or until there will be no
+    /// more of them, then until those that are open have ended.
     ///
-    /// Errors of accepting are logged and waited out, for 5 ms at first and 1 s at most. The number
-    /// of connections has no limit here; the limits of [`ServerBuilder`] are for each of them.
+    /// `incoming` is a [`Listener`](crate::Listener), or anything else that yields connections, see
+    /// [`Accept`]. Errors of accepting are logged and waited out, for 5 ms at first and 1 s at most.
     ///
     /// # Panics
     ///
@@ -108,24 +109,33 @@ impl Server {
     /// # Cancel safety
     ///
     /// Dropping the future closes the listener and ends its connections at once.
-    pub async fn serve(&self, listener: Listener) {
+    pub async fn serve(&self, mut incoming: impl Accept) {
+        let limit = self.shared.config.connection_limit;
         let mut phase = self.shared.phase.subscribe();
         let mut connections = JoinSet::new();
         let canary = Canary::new(Handle::current());
         let mut backoff = ACCEPT_BACKOFF.0;
         loop {
+            let accepting = poll_fn(|cx| incoming.poll_accept(cx));
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                accepted = accepting, if connections.len() < limit => accepted,
                 _ = phase.wait_for(|phase| *phase != Phase::Serving) => break,
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok(socket) => {
+                None => break,
+                Some(Ok(stream)) => {
                     backoff = ACCEPT_BACKOFF.0;
                     let (server, canary) = (self.clone(), canary.clone());
-                    connections.spawn(async move { server.serve_one(socket, canary).await });
+                    connections.spawn(async move { server.serve_one(stream, canary).await });
+                    if connections.len() == limit {
+                        warn!(
+                            limit,
+                            "no more connections are accepted until one has ended"
+                        );
+                    }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     warn!(%error, wait = ?backoff, "accepting failed");
                     tokio::select! {
                         () = tokio::time::sleep(backoff) => {}
@@ -135,7 +145,7 @@ impl Server {
                 }
             }
         }
-        drop(listener);
+        drop(incoming);
         while connections.join_next().await.is_some() {}
     }
 

@@ -1,6 +1,6 @@
 //! Addresses as ttrpc writes them.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,14 +19,46 @@ pub(crate) enum Address {
     Abstract(String),
     /// `tcp://host:port`
     Tcp(String),
+    /// `vsock://CID:PORT`
+    #[cfg(feature = "vsock")]
+    Vsock { cid: u32, port: u32 },
 }
 
+/// What to say of vsock without the feature.
+#[cfg(not(feature = "vsock"))]
+pub(super) const NO_VSOCK: &str = "vsock needs the feature `vsock` of ttrpc-keepalive";
+
+/// Between two attempts to connect to a server that runs and has a full queue of connections.
+const FULL: Duration = Duration::from_millis(10);
+
+/// The least time between two attempts: an interval of nothing would keep a core busy.
+const LEAST: Duration = Duration::from_millis(1);
+
 impl Address {
-    /// Connects within `limit`.
+    /// Connects within `limit`, trying again each `interval` if there is one.
     ///
     /// A connection that the kernel queued counts as made: nobody may have accepted it yet.
-    pub(crate) async fn connect(&self, limit: Duration) -> Result<Socket, ConnectError> {
-        match tokio::time::timeout(limit, self.dial()).await {
+    pub(crate) async fn connect(
+        &self,
+        limit: Duration,
+        interval: Option<Duration>,
+    ) -> Result<Socket, ConnectError> {
+        let mut last = None;
+        let trying = async {
+            loop {
+                match self.dial().await {
+                    Ok(socket) => return Ok(socket),
+                    Err(error) => {
+                        let Some(pause) = pause(&error, interval) else {
+                            return Err(error);
+                        };
+                        last = Some(error);
+                        tokio::time::sleep(pause).await;
+                    }
+                }
+            }
+        };
+        match tokio::time::timeout(limit, trying).await {
             Ok(Ok(socket)) => Ok(socket),
             Ok(Err(source)) => Err(ConnectError::Io {
                 address: self.to_string(),
@@ -35,6 +67,7 @@ impl Address {
             Err(_) => Err(ConnectError::TimedOut {
                 address: self.to_string(),
                 timeout: limit,
+                source: last,
             }),
         }
     }
@@ -44,7 +77,22 @@ impl Address {
             Self::Path(path) => Socket::unix(UnixStream::connect(path).await?),
             Self::Abstract(name) => Socket::unix(UnixStream::connect(abstract_path(name)).await?),
             Self::Tcp(address) => Socket::tcp(TcpStream::connect(address).await?),
+            #[cfg(feature = "vsock")]
+            Self::Vsock { cid, port } => Socket::vsock(super::vsock::connect(*cid, *port).await?),
         })
+    }
+}
+
+/// How long to wait before the next attempt. `None` if there is none.
+fn pause(error: &io::Error, interval: Option<Duration>) -> Option<Duration> {
+    match error.kind() {
+        // Where a blocking connect would wait for room: the server is there.
+        ErrorKind::WouldBlock => Some(interval.unwrap_or(FULL).max(LEAST)),
+        // No such address can ever be reached.
+        ErrorKind::InvalidInput | ErrorKind::Unsupported => None,
+        // Any other may pass while a server or a machine starts, denied permission too: a file gets
+        // its mode after its name.
+        _ => interval.map(|interval| interval.max(LEAST)),
     }
 }
 
@@ -80,11 +128,33 @@ impl FromStr for Address {
                 _ => refused("expected host:port after tcp://"),
             };
         }
-        if address.starts_with("vsock://") {
-            return refused("vsock is not supported by this version");
+        if let Some(numbers) = address.strip_prefix("vsock://") {
+            return match vsock(numbers) {
+                #[cfg(feature = "vsock")]
+                Some((cid, port)) => Ok(Self::Vsock { cid, port }),
+                #[cfg(not(feature = "vsock"))]
+                Some(_) => refused(NO_VSOCK),
+                None => refused("expected CID:PORT after vsock://, two numbers, or -1 for any CID"),
+            };
         }
-        refused("expected unix:///path, unix://@name or tcp://host:port")
+        refused("expected unix:///path, unix://@name, tcp://host:port or vsock://CID:PORT")
     }
+}
+
+/// The context id of a machine and a port. -1 is how C writes the largest id, which means any.
+fn vsock(numbers: &str) -> Option<(u32, u32)> {
+    let (cid, port) = numbers.split_once(':')?;
+    let cid = match cid {
+        "-1" => u32::MAX,
+        cid => number(cid)?,
+    };
+    Some((cid, number(port)?))
+}
+
+/// Digits alone: a sign would be taken too.
+fn number(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
 }
 
 impl std::fmt::Display for Address {
@@ -93,6 +163,13 @@ impl std::fmt::Display for Address {
             Self::Path(path) => write!(f, "unix://{}", path.display()),
             Self::Abstract(name) => write!(f, "unix://@{name}"),
             Self::Tcp(host) => write!(f, "tcp://{host}"),
+            #[cfg(feature = "vsock")]
+            Self::Vsock {
+                cid: u32::MAX,
+                port,
+            } => write!(f, "vsock://-1:{port}"),
+            #[cfg(feature = "vsock")]
+            Self::Vsock { cid, port } => write!(f, "vsock://{cid}:{port}"),
         }
     }
 }
@@ -116,6 +193,47 @@ mod tests {
         }
     }
 
+    // F1
+    #[test]
+    fn a_vsock_address_has_a_context_id_and_a_port() {
+        for (text, numbers) in [
+            ("2:1024", Some((2, 1024))),
+            ("-1:1024", Some((u32::MAX, 1024))),
+            ("4294967295:1024", Some((u32::MAX, 1024))),
+            ("3:4294967295", Some((3, u32::MAX))),
+            ("0:0", Some((0, 0))),
+            ("2", None),
+            ("2:", None),
+            (":1024", None),
+            ("-2:1024", None),
+            ("2:-1", None),
+            ("+2:1024", None),
+            ("2:+1024", None),
+            ("2:1024:1", None),
+            ("4294967296:1", None),
+            ("host:1024", None),
+            ("2:port", None),
+            ("2:1024/", None),
+        ] {
+            assert_eq!(vsock(text), numbers, "{text}");
+            let address = format!("vsock://{text}").parse::<Address>();
+            #[cfg(feature = "vsock")]
+            assert_eq!(
+                address.ok(),
+                numbers.map(|(cid, port)| Address::Vsock { cid, port })
+            );
+            #[cfg(not(feature = "vsock"))]
+            assert_eq!(
+                address
+                    .unwrap_err()
+                    .to_string()
+                    .contains("the feature `vsock`"),
+                numbers.is_some(),
+                "{text}"
+            );
+        }
+    }
+
     #[test]
     fn a_bad_address_is_refused_with_itself_and_the_reason() {
         for text in [
@@ -126,7 +244,7 @@ mod tests {
             "tcp://host",
             "tcp://:80",
             "tcp://h:99999",
-            "vsock://2:1024",
+            "vsock://2",
             "http://x",
             "unix://a\0b",
         ] {

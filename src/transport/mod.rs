@@ -1,7 +1,7 @@
-//! What yields byte streams: unix sockets, TCP, and any stream in memory.
+//! What yields byte streams: unix sockets, TCP, vsock, and any stream in memory.
 //!
 //! The invariant: a transport moves bytes and answers what the kernel holds; it knows nothing of
-//! frames, and nothing here waits.
+//! frames, and none waits.
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
@@ -9,14 +9,22 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 
+mod accept;
 mod address;
 mod byte_stream;
+mod credentials;
+mod descriptor;
 mod listener;
 mod socket;
+mod socket_file;
+#[cfg(feature = "vsock")]
+mod vsock;
 
+pub use accept::Accept;
 pub(crate) use address::Address;
 pub use byte_stream::ByteStream;
-pub use listener::Listener;
+pub use credentials::PeerCredentials;
+pub use listener::{Listener, ListenerBuilder};
 pub use socket::Socket;
 
 /// What a [`Transport::poll_look`] found.
@@ -25,7 +33,9 @@ pub use socket::Socket;
 pub enum Look {
     /// The kernel holds no unread byte.
     Empty,
-    /// It holds some, or the end of the stream, or an error: a read will tell.
+    /// It holds some, or the end of the stream, or an error: a read will tell, if not the next then
+    /// one a few turns of the scheduler later. A transport whose reads go on finding nothing is
+    /// believed neither way: its peer is not convicted by that look, and nothing waits for it.
     Readable,
     /// This transport cannot ask. The driver then gives the scheduler one turn and reads again.
     Blind,
@@ -99,6 +109,12 @@ pub trait Transport: Send + 'static {
         None
     }
 
+    /// Who is at the other end, if the operating system tells. It is asked once, when the connection
+    /// begins.
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        None
+    }
+
     /// Moves to the runtime that is entered: registers there what is registered with a reactor. It
     /// is called at most once, before anything else.
     ///
@@ -163,6 +179,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
         (**self).shortcut()
     }
 
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        (**self).peer_credentials()
+    }
+
     fn enter(&mut self) -> io::Result<()> {
         (**self).enter()
     }
@@ -202,6 +222,16 @@ impl IntoTransport for tokio::net::TcpStream {
 
     fn into_transport(self) -> Socket {
         Socket::tcp(self)
+    }
+}
+
+#[cfg(feature = "vsock")]
+#[cfg_attr(docsrs, doc(cfg(feature = "vsock")))]
+impl IntoTransport for tokio_vsock::VsockStream {
+    type Transport = Socket;
+
+    fn into_transport(self) -> Socket {
+        Socket::vsock(self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sockets of the operating system: unix and TCP.
+//! Sockets of the operating system: unix, TCP and vsock.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -15,9 +15,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{Look, Shortcut, Transport};
+use super::descriptor::Family;
+#[cfg(not(feature = "vsock"))]
+use super::descriptor::vsock_is_missing;
+use super::{Look, PeerCredentials, Shortcut, Transport};
 
-/// A connected unix or TCP socket as a [`Transport`].
+/// A connected unix, TCP or vsock socket as a [`Transport`].
 pub struct Socket {
     /// Registered for reading alone. Tokio's sockets are registered for both directions, and then
     /// each read of the peer wakes this side, which has nothing to do with it: one more turn of the
@@ -30,29 +33,87 @@ pub struct Socket {
     room: Option<AsyncFd<OwnedFd>>,
     /// An error that a look took from the descriptor, which tells it only once.
     failed: Option<io::Error>,
+    family: Family,
+    peer_credentials: Option<PeerCredentials>,
 }
 
 impl Socket {
     /// A unix socket: a path, an abstract name or one end of a pair.
     pub fn unix(stream: UnixStream) -> Self {
-        Self::registered(stream.into_std().map(OwnedFd::from))
+        let peer_credentials = stream.peer_cred().ok().map(PeerCredentials::from);
+        Self {
+            peer_credentials,
+            ..Self::registered(stream.into_std().map(OwnedFd::from), Family::Unix)
+        }
     }
 
     /// A TCP socket. Small frames are sent at once, without waiting to be joined.
     pub fn tcp(stream: TcpStream) -> Self {
         // Nagle's delay would be measured as round-trip time; a socket that refuses the option
-        // still works.
+        // still works. No other option is set, and none on sockets of other families: newer kernels
+        // refuse those of TCP on them.
         let _ = stream.set_nodelay(true);
-        Self::registered(stream.into_std().map(OwnedFd::from))
+        Self::registered(stream.into_std().map(OwnedFd::from), Family::Tcp)
     }
 
-    fn registered(descriptor: io::Result<OwnedFd>) -> Self {
+    /// A socket between a machine and its virtual machines. What is particular to the family has
+    /// been tested with addresses only.
+    #[cfg(feature = "vsock")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "vsock")))]
+    pub fn vsock(stream: tokio_vsock::VsockStream) -> Self {
+        Self::registered(stream.as_fd().try_clone_to_owned(), Family::Vsock)
+    }
+
+    /// A connected socket that exists already: one of the standard library, or a descriptor that
+    /// was passed on to this process. It is made non-blocking here, and is not inherited by
+    /// children that are started later.
+    ///
+    /// An NRI plugin that was started by its runtime is told the number of such a descriptor, 3, by
+    /// the variable `NRI_PLUGIN_SOCKET`. Only the plugin can know that nothing else owns it, so the
+    /// step from the number to an [`OwnedFd`] is its own, and `unsafe`.
+    ///
+    /// ```
+    /// # use ttrpc_keepalive::{Client, Socket};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (here, there) = std::os::unix::net::UnixStream::pair()?;
+    /// let client = Client::builder().attach(Socket::from_fd(here)?)?;
+    ///
+    /// // let fd = unsafe { OwnedFd::from_raw_fd(3) };
+    /// let fd = std::os::fd::OwnedFd::from(there);
+    /// let socket = Socket::from_fd(fd)?; // for Server::serve_connection, or for another client
+    /// # let _ = (client, socket); Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is not a connected stream socket of unix, TCP or vsock, or if the operating system
+    /// refuses. Without the feature `vsock` such a socket is refused with the feature's name.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with I/O enabled.
+    pub fn from_fd(descriptor: impl Into<OwnedFd>) -> io::Result<Self> {
+        let descriptor = descriptor.into();
+        let family = Family::adopt(&descriptor)?;
+        SockRef::from(&descriptor).peer_addr()?;
+        Ok(match family {
+            Family::Unix => Self::unix(UnixStream::from_std(descriptor.into())?),
+            Family::Tcp => Self::tcp(TcpStream::from_std(descriptor.into())?),
+            #[cfg(feature = "vsock")]
+            Family::Vsock => Self::registered(Ok(descriptor), family),
+            #[cfg(not(feature = "vsock"))]
+            Family::Vsock => return Err(vsock_is_missing()),
+        })
+    }
+
+    fn registered(descriptor: io::Result<OwnedFd>, family: Family) -> Self {
         Self {
-            descriptor: descriptor
-                .and_then(Receiver::from_owned_fd_unchecked)
-                .map(Arc::new),
+            descriptor: register(descriptor),
             room: None,
             failed: None,
+            family,
+            peer_credentials: None,
         }
     }
 
@@ -151,18 +212,28 @@ impl Transport for Socket {
     }
 
     fn enter(&mut self) -> io::Result<()> {
-        let descriptor = self.descriptor()?.as_fd().try_clone_to_owned()?;
-        *self = Self::registered(Ok(descriptor));
+        self.descriptor = register(self.descriptor()?.as_fd().try_clone_to_owned());
         self.descriptor().map(|_| ())
+    }
+
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.peer_credentials
     }
 
     fn abort(&mut self) {
         // Without it a TCP socket with unsent bytes lingers in the kernel after it is closed.
-        // Unix sockets refuse it and need none.
-        if let Ok(descriptor) = self.descriptor() {
-            let _ = SockRef::from(descriptor).set_linger(Some(Duration::ZERO));
+        if self.family == Family::Tcp {
+            if let Ok(descriptor) = self.descriptor() {
+                let _ = SockRef::from(descriptor).set_linger(Some(Duration::ZERO));
+            }
         }
     }
+}
+
+fn register(descriptor: io::Result<OwnedFd>) -> io::Result<Arc<Receiver>> {
+    descriptor
+        .and_then(Receiver::from_owned_fd_unchecked)
+        .map(Arc::new)
 }
 
 #[allow(

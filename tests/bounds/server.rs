@@ -1,12 +1,17 @@
 //! What waits in a server.
 
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context as TaskContext, Poll};
 
-use bytes::Bytes;
-use tokio::time::{sleep, timeout};
-use ttrpc_keepalive::wire::{Flags, Response, ping, ping_number};
-use ttrpc_keepalive::{Code, Context, MethodOptions, Responses, ServerBuilder, Status};
+use bytes::{Bytes, BytesMut};
+use tokio::time::{Sleep, sleep, timeout};
+use ttrpc_keepalive::transport::Transport;
+use ttrpc_keepalive::wire::{Flags, ping, ping_number};
+use ttrpc_keepalive::{Accept, Code, Context, MethodOptions, Responses, ServerBuilder, Status};
 
 use super::support::*;
 use super::{MIB, refused};
@@ -194,22 +199,63 @@ async fn with_more_than_16_mib_of_answers_owed_requests_are_not_read_and_message
     assert_eq!(sent.load(Ordering::Relaxed), 20);
 }
 
-// row: connections of a server
+// row: connections of a listener
 #[tokio::test(start_paused = true)]
-async fn a_server_takes_every_connection_that_comes() {
+async fn of_65_537_connections_of_a_listener_one_waits_until_another_has_ended() {
+    let accepted = Arc::new(AtomicUsize::new(0));
+    let endless = Endless {
+        accepted: Arc::clone(&accepted),
+    };
     let server = echo().build().unwrap();
-    let mut peers = Vec::new();
-    for _ in 0..2000 {
-        let (here, there) = tokio::io::duplex(4096);
-        let server = server.clone();
-        tokio::spawn(async move { server.serve_connection(here).await });
-        peers.push(Peer::new(there));
+    tokio::spawn(async move { server.serve(endless).await });
+    sleep(ms(1)).await;
+    assert_eq!(accepted.load(Ordering::Relaxed), 65_536);
+    sleep(secs(2)).await;
+    assert_eq!(accepted.load(Ordering::Relaxed), 65_537);
+}
+
+/// Has more connections than a server takes. On all of them there is silence, and the first one ends
+/// after a second.
+struct Endless {
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Accept for Endless {
+    type Stream = Silence;
+
+    fn poll_accept(&mut self, _: &mut TaskContext<'_>) -> Poll<Option<io::Result<Silence>>> {
+        let before = self.accepted.load(Ordering::Relaxed);
+        if before == 70_000 {
+            return Poll::Pending; // a server without a limit has failed by now
+        }
+        self.accepted.store(before + 1, Ordering::Relaxed);
+        let end = (before == 0).then(|| Box::pin(sleep(secs(1))));
+        Poll::Ready(Some(Ok(Silence { end })))
     }
-    for peer in &mut peers {
-        peer.call(1, "Say", "hello").await;
+}
+
+struct Silence {
+    end: Option<Pin<Box<Sleep>>>,
+}
+
+impl Transport for Silence {
+    fn poll_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        _: &mut BytesMut,
+        _: usize,
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.end {
+            Some(end) => end.as_mut().poll(cx).map(|()| Ok(0)),
+            None => Poll::Pending,
+        }
     }
-    for peer in &mut peers {
-        let answer = Response::decode(&peer.frame().await.payload).unwrap();
-        assert_eq!(answer.status, None);
+
+    fn poll_write(
+        &mut self,
+        _: &mut TaskContext<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()))
     }
 }

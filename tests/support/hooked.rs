@@ -1,38 +1,75 @@
-//! A transport whose look is a test's own, and whose bytes can be hidden from reads.
+//! A transport in which a test does what it likes at each read, write and look.
 
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use tokio::io::DuplexStream;
-use ttrpc_keepalive::ByteStream;
-use ttrpc_keepalive::transport::{Look, Transport};
+use ttrpc_keepalive::IntoTransport;
+use ttrpc_keepalive::transport::{Look, PeerCredentials, Shortcut, Transport};
 
+/// What to answer instead of the stream, if anything.
+type OnIo = Box<dyn FnMut() -> Option<Poll<io::Result<usize>>> + Send>;
 type OnLook = Box<dyn FnMut(&mut Context<'_>) -> Look + Send>;
 
-pub(crate) struct Hooked {
-    stream: ByteStream<DuplexStream>,
-    /// While it is set a read finds nothing, as a read does that trusts a stale cache.
-    hidden: Arc<AtomicBool>,
-    on_look: OnLook,
+pub(crate) struct Hooked<T> {
+    stream: T,
+    on_read: OnIo,
+    on_write: OnIo,
+    on_look: Option<OnLook>,
+    credentials: Option<PeerCredentials>,
+    shortcut: bool,
     reads: Arc<AtomicU32>,
 }
 
-impl Hooked {
-    pub(crate) fn new(
-        stream: DuplexStream,
-        hidden: &Arc<AtomicBool>,
-        on_look: impl FnMut(&mut Context<'_>) -> Look + Send + 'static,
-    ) -> Self {
+impl<T: Transport> Hooked<T> {
+    pub(crate) fn new(stream: impl IntoTransport<Transport = T>) -> Self {
         Self {
-            stream: ByteStream::new(stream),
-            hidden: Arc::clone(hidden),
-            on_look: Box::new(on_look),
+            stream: stream.into_transport(),
+            on_read: Box::new(|| None),
+            on_write: Box::new(|| None),
+            on_look: None,
+            credentials: None,
+            shortcut: true,
             reads: Arc::default(),
         }
+    }
+
+    pub(crate) fn on_read(
+        mut self,
+        hook: impl FnMut() -> Option<Poll<io::Result<usize>>> + Send + 'static,
+    ) -> Self {
+        self.on_read = Box::new(hook);
+        self
+    }
+
+    pub(crate) fn on_write(
+        mut self,
+        hook: impl FnMut() -> Option<Poll<io::Result<usize>>> + Send + 'static,
+    ) -> Self {
+        self.on_write = Box::new(hook);
+        self
+    }
+
+    pub(crate) fn on_look(
+        mut self,
+        hook: impl FnMut(&mut Context<'_>) -> Look + Send + 'static,
+    ) -> Self {
+        self.on_look = Some(Box::new(hook));
+        self
+    }
+
+    pub(crate) fn credentials(mut self, credentials: PeerCredentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    /// So that every write is the driver's.
+    pub(crate) fn without_shortcut(mut self) -> Self {
+        self.shortcut = false;
+        self
     }
 
     /// Counts reads, of which each turn of the driver does one at least.
@@ -41,13 +78,13 @@ impl Hooked {
     }
 }
 
-impl fmt::Debug for Hooked {
+impl<T> fmt::Debug for Hooked<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hooked").finish_non_exhaustive()
     }
 }
 
-impl Transport for Hooked {
+impl<T: Transport> Transport for Hooked<T> {
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -55,8 +92,8 @@ impl Transport for Hooked {
         limit: usize,
     ) -> Poll<io::Result<usize>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        if self.hidden.load(Ordering::Relaxed) {
-            return Poll::Pending;
+        if let Some(answer) = (self.on_read)() {
+            return answer;
         }
         self.stream.poll_read(cx, buffer, limit)
     }
@@ -66,10 +103,24 @@ impl Transport for Hooked {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(answer) = (self.on_write)() {
+            return answer;
+        }
         self.stream.poll_write(cx, slices)
     }
 
     fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Look> {
-        Poll::Ready((self.on_look)(cx))
+        match &mut self.on_look {
+            Some(hook) => Poll::Ready(hook(cx)),
+            None => self.stream.poll_look(cx),
+        }
+    }
+
+    fn peer_credentials(&self) -> Option<PeerCredentials> {
+        self.credentials.or_else(|| self.stream.peer_credentials())
+    }
+
+    fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
+        self.stream.shortcut().filter(|_| self.shortcut)
     }
 }

@@ -377,3 +377,39 @@ async fn the_end_of_the_stream_is_found_by_a_look_too() {
     let end = client.closed().await;
     assert_eq!(end.dead_reason(), None, "{end}");
 }
+
+// A multiplexer whose owner of the descriptor sees bytes of another channel, for example.
+#[tokio::test(start_paused = true)]
+async fn a_look_whose_bytes_no_read_finds_keeps_nobody_busy_and_convicts_nobody() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let lying = Arc::new(AtomicBool::new(true));
+    let on_look = {
+        let lying = Arc::clone(&lying);
+        let mut looks = 0;
+        move |_: &mut Context<'_>| {
+            looks += 1;
+            assert!(looks < 100_000, "it looks without end");
+            match lying.load(Ordering::Relaxed) {
+                true => Look::Readable,
+                false => Look::Empty,
+            }
+        }
+    };
+    let transport = Hooked::new(here).on_look(on_look);
+    let client = Client::builder().keepalive(watch());
+    let client = client.attach(transport).unwrap();
+    let mut peer = Peer::new(there);
+    peer.answer_ping().await;
+    let start = Instant::now();
+    // The PING of 1.0 has been out for 4 s, and a call has been late since 3.0.
+    let error = say_within(&client, secs(3)).await.unwrap_err();
+    assert_passed(start, secs(3));
+    assert!(error.is_deadline(), "{error:?}");
+    sleep_until(start + secs(5)).await;
+    assert!(!client.snapshot().state().is_final());
+
+    lying.store(false, Ordering::Relaxed);
+    let end = client.closed().await;
+    assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
+    drop(peer);
+}

@@ -32,10 +32,14 @@ pub(super) const STEPS: usize = 16;
 /// Bytes read in one turn, about, for the same reason: they may be thousands of small frames.
 const SHARE: usize = 256 << 10;
 
-/// Turns full of reading before a look is over although the peer still sends. What the kernel held
-/// when the look was due has been read by then; a peer that sends without end would otherwise keep
-/// every deadline from being seen.
+/// Turns before a look is over although there still is something to read. What the kernel held when
+/// the look was due has been read by then; a peer that sends without end would otherwise keep every
+/// deadline from being seen, and so would a transport whose reads do not find what its looks do.
 const PATIENCE: u32 = 16;
+
+/// After a look that lasted so long and whose reads found nothing. What was due then still is, and
+/// would keep a core busy.
+const REST: Duration = Duration::from_millis(10);
 
 /// Owns one connection from its beginning to its end. As a future it yields why it ended.
 ///
@@ -62,6 +66,8 @@ pub(crate) struct Driver<S: Side> {
     yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// How many such turns have passed since the look was due.
     yields: u32,
+    /// Until then no deadline wakes this task.
+    rest_until: Duration,
     parked: bool,
     closing: Closing,
     pongs_coalesced: u64,
@@ -83,6 +89,9 @@ enum Reading {
 enum Looked {
     /// It holds nothing more that was there when the look was due.
     Drained,
+    /// The look has lasted long enough, and there still is something: nothing is held against the
+    /// peer, and nothing else waits.
+    Undecided,
     /// Bytes may have come: read again after a turn of the scheduler.
     Yield,
     /// The transport answers later, and wakes the driver.
@@ -120,6 +129,7 @@ impl<S: Side> Driver<S> {
             newest_ping: 0,
             yielding: None,
             yields: 0,
+            rest_until: Duration::ZERO,
             parked: false,
             closing: Closing::No,
             pongs_coalesced: 0,
@@ -154,7 +164,7 @@ impl<S: Side> Driver<S> {
             match self.drained(cx, reading) {
                 Looked::Yield => return Ok(self.yield_now(cx)),
                 Looked::Wait => return Ok(Next::Sleep),
-                Looked::Drained => {}
+                Looked::Drained | Looked::Undecided => {}
             }
             if let Some(error) = self.writer.take_failure() {
                 return Err(error);
@@ -170,7 +180,7 @@ impl<S: Side> Driver<S> {
 
         if self.machine.look_due(now) || self.side.look_due(now) {
             match self.look(cx, now, reading) {
-                Looked::Drained => {
+                Looked::Drained | Looked::Undecided => {
                     // A call that is late at the very look that convicts fails with its connection.
                     self.publish(now)?;
                     self.with_side(now, |side, turn| side.handle_look(turn));
@@ -367,14 +377,22 @@ impl<S: Side> Driver<S> {
     /// Asks whether the kernel holds bytes that a read has not found.
     fn drained(&mut self, cx: &mut Context<'_>, reading: Reading) -> Looked {
         match reading {
-            Reading::More if self.yields < PATIENCE => Looked::Yield,
-            Reading::More | Reading::Parked => Looked::Drained,
+            Reading::Parked => Looked::Drained,
+            Reading::More => self.patience(),
             Reading::Drained => match self.transport.poll_look(cx) {
                 Poll::Ready(transport::Look::Empty) => Looked::Drained,
                 Poll::Ready(transport::Look::Blind) if self.yields > 0 => Looked::Drained,
-                Poll::Ready(_) => Looked::Yield,
+                Poll::Ready(_) => self.patience(),
                 Poll::Pending => Looked::Wait,
             },
+        }
+    }
+
+    fn patience(&self) -> Looked {
+        if self.yields < PATIENCE {
+            Looked::Yield
+        } else {
+            Looked::Undecided
         }
     }
 
@@ -389,13 +407,21 @@ impl<S: Side> Driver<S> {
         };
         let write_refused = self.writer.offer(&mut link);
         let looked = self.drained(cx, reading);
-        if let Looked::Drained = looked {
-            let look = Look {
-                drained: reading != Reading::More,
-                write_refused,
-            };
-            self.machine.handle_look(now, look);
-        }
+        let drained = match looked {
+            Looked::Drained => true,
+            Looked::Undecided => {
+                if reading == Reading::Drained {
+                    self.rest_until = now.saturating_add(REST);
+                }
+                false
+            }
+            Looked::Yield | Looked::Wait => return looked,
+        };
+        let look = Look {
+            drained,
+            write_refused,
+        };
+        self.machine.handle_look(now, look);
         looked
     }
 
@@ -418,6 +444,7 @@ impl<S: Side> Driver<S> {
         let rules = self.machine.poll_timeout();
         let side = self.side.next_run(now);
         let next = rules.into_iter().chain(side).min();
+        let next = next.map(|next| next.max(self.rest_until));
         let earlier = next.filter(|next| self.armed.is_none_or(|armed| *next < armed));
         if let Some(at) = earlier.and_then(|next| self.shared.clock.instant(next)) {
             self.timer.as_mut().reset(at);

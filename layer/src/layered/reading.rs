@@ -34,8 +34,6 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         if self.end.is_some() {
             return read;
         }
-        // RFC KA-19: before the wrapped side does anything with what it gets.
-        self.write_own(now);
         if let Some(drained) = self.looked(cx, read.is_pending(), now) {
             let look = Look {
                 drained,
@@ -49,6 +47,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         for p in self.calls.wishes(now) {
             self.machine.handle_ping_wish(now, p);
         }
+        // RFC KA-19: before the wrapped side does anything with what it gets.
         self.write_own(now);
         self.publish(now)?;
         if read.is_pending() && self.sleep(cx, now) {
@@ -91,7 +90,9 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
                 Ok(()) if count > 0 => {
                     // RFC KA-21: bytes, not frames.
                     self.machine.handle_bytes(now);
-                    self.look = Looking::No;
+                    if let Looking::Yielding(_) = self.look {
+                        self.look = Looking::No;
+                    }
                 }
                 Ok(()) => {
                     let torn = self.incoming.is_inside_a_frame();

@@ -42,8 +42,13 @@ func TestPongIsNeverWrittenInsideAFrame(t *testing.T) {
 			peer.expect(first[:cut])
 			peer.send(ping(uint64(cut)))
 			peer.expectNothing(time.Hour)
-			startWrite(t, conn, first[cut:], second)
-			peer.expect(first[cut:], pong(uint64(cut)), second)
+			if cut%2 == 0 {
+				startWrite(t, conn, first[cut:], second)
+				peer.expect(first[cut:], pong(uint64(cut)), second)
+			} else {
+				startWrite(t, conn, first[cut:])
+				peer.expect(first[cut:], pong(uint64(cut)))
+			}
 		}
 	})
 }
@@ -148,6 +153,9 @@ func TestUndecidedPingsComeAtDoubleTheDistanceEachAndConvictNobody(t *testing.T)
 func TestServerAsksOnlyAfterItWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, peer := pair(t, Server, Config{ReadIdleTimeout: idle, PingTimeout: timeout, AssumeSupport: true})
+		if support := conn.State().Support; support != SupportUnknown {
+			t.Errorf("nothing was said, support: %v", support)
+		}
 		peer.send(request(1), pong(1))
 		peer.expectNothing(24 * time.Hour)
 		peer.send(ping(1))
@@ -173,8 +181,12 @@ func TestLivePeerIsAskedOncePerReadIdleTimeoutForEver(t *testing.T) {
 			time.Sleep(time.Second)
 			peer.send(pong(uint64(i + 1)))
 		}
-		if got, want := time.Since(begin), 1000*(idle+time.Second); got != want {
-			t.Errorf("1000 PINGs in %v, not %v", got, want)
+		// A PONG of another number is a sign of life, and says nothing of the way (KA-18).
+		peer.expect(ping(1001))
+		time.Sleep(2 * time.Second)
+		peer.send(pong(1000))
+		if got, want := time.Since(begin), 1000*(idle+time.Second)+idle+2*time.Second; got != want {
+			t.Errorf("1001 PINGs in %v, not %v", got, want)
 		}
 		synctest.Wait()
 		if rtt := conn.State().RTT; rtt != time.Second {
@@ -298,6 +310,51 @@ func TestOnPingTimeoutIsCalledOnceForEachSilenceAndClosesNothing(t *testing.T) {
 				t.Fatalf("heard again: %+v", state)
 			}
 		}
+	})
+}
+
+// A silence is one also if the peer takes the PING in the middle of it.
+func TestPeerThatTakesThePingLateIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls int
+		config := watched
+		config.OnPingTimeout = func(*Conn, *PingTimeoutError) { calls++ }
+		_, peer := pair(t, Client, config)
+		peer.answer(1)
+		time.Sleep(time.Hour)
+		peer.expect(ping(2))
+		peer.expectNothing(time.Hour)
+		synctest.Wait()
+		if calls != 1 {
+			t.Errorf("%d calls", calls)
+		}
+	})
+}
+
+func TestPingThatIsWrittenWhileTooMuchIsUnreadJudgesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := watched
+		config.ReadBuffer = 1000
+		conn, peer := pair(t, Client, config)
+		peer.answer(1)
+		startWrite(t, conn, request(1))
+		time.Sleep(idle + 1) // the PING waits behind the request
+		peer.send(raw(typeData, 1, 0, make([]byte, 2000)))
+		peer.expect(request(1), ping(2))
+		time.Sleep(24 * time.Hour)
+		if err := conn.Err(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The end of the test waits for all that the Conn has started.
+func TestCloseEndsWhoWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := pair(t, Server, Config{ReadBuffer: 1})
+		peer.send(request(1))
+		synctest.Wait()
+		conn.Close()
 	})
 }
 

@@ -42,7 +42,9 @@
 //
 // A PONG proves that the peer reads and writes, not that its handlers do well. What the wrapped side
 // has not read yet is kept up to Config.ReadBuffer; then the Conn stops reading, finds no PINGs behind
-// it, and judges nobody. The wrapped side must not speak PING itself.
+// it, and judges nobody. RFC KA-50 allows that to a server only; a client comes to it where ttrpc's own
+// reader waits, which since 1.2.9 it does for a second at most. The wrapped side must not speak PING
+// itself.
 //
 // The rules are those of RFC.md in this repository; KA-n in comments are its ids.
 package keepalive

@@ -188,8 +188,10 @@ impl<C> Shared<C> {
     /// Queues a frame of the server. It is written at once if nothing else is going on; otherwise
     /// the driver sends all that has gathered in one go.
     pub(crate) fn answer(&self, stream_id: u32, frame: Vec<u8>, command: C) {
-        let open = self.release();
         let mut desk = self.desk();
+        // Under the lock: the driver may take a request that waits for this answer's handler, and
+        // looks under it whether to sleep. It either finds the command, or is seen to be needed.
+        let open = self.release();
         if desk.end.is_some() {
             return;
         }
@@ -328,8 +330,26 @@ mod tests {
     use super::*;
     use crate::config::{ClientSettings, DriverThread};
     use crate::error::Error;
-    use crate::keepalive::{Keepalive, Peer};
+    use crate::keepalive::{Keepalive, Peer, Role};
     use crate::wire::{Flags, PING_STREAM_ID, Raw, encode_response};
+
+    // A driver that takes a request between the two puts it behind a handler that has ended, and
+    // nobody wakes it to start that request.
+    #[test]
+    fn a_stream_is_open_until_its_answer_is_on_the_desk() {
+        let machine = Machine::new(&Keepalive::off(), Role::Server, 0);
+        let shared = Shared::new(Clock::start(), &machine, None);
+        shared.claim();
+        std::thread::scope(|scope| {
+            let desk = shared.desk();
+            let answering = scope.spawn(|| shared.answer(1, Vec::new(), ()));
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(shared.open(), 1);
+            drop(desk);
+            answering.join().unwrap();
+        });
+        assert_eq!((shared.open(), shared.desk().commands.len()), (0, 1));
+    }
 
     // RFC KA-30. Ids are never used again: a late answer to an old call would be taken for that of a new one.
     #[tokio::test]

@@ -385,6 +385,32 @@ async fn a_handler_that_runs_on_behind_its_answer_counts_until_its_end() {
     assert_eq!(seen.counts(), (1, 0));
 }
 
+// Tokio lets a task do so much at a turn, and then nothing in it is ready: no timer either.
+#[tokio::test]
+async fn a_handler_that_never_pauses_is_answered_for_and_stopped_in_time() {
+    let busy = |_: Context, _: Bytes| async {
+        let began = std::time::Instant::now();
+        while began.elapsed() < secs(5) {
+            tokio::task::consume_budget().await;
+        }
+        Ok(Bytes::new())
+    };
+    let (soft, timeout) = (in_time(SoftReply::bytes("soon")), ms(300));
+    let server = echo()
+        .unary_bytes("demo.Echo", "Soft", busy)
+        .method("demo.Echo", "Soft", soft.timeout(secs(1)))
+        .unary_bytes("demo.Echo", "Cut", busy)
+        .method("demo.Echo", "Cut", MethodOptions::new().timeout(timeout));
+    let client = pair(server.build().unwrap(), Client::builder(), 4096).0;
+    let began = Instant::now();
+    let soon = client.call_bytes("demo.Echo", "Soft", b"").await;
+    assert_eq!(soon.unwrap(), "soon");
+    let cut = client.call_bytes("demo.Echo", "Cut", b"").await;
+    let status = cut.unwrap_err().status().map(Status::code);
+    assert_eq!(status, Some(Code::DEADLINE_EXCEEDED));
+    assert!(began.elapsed() < secs(4), "before they have ended");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_is_set_for_a_method_goes_before_what_is_set_for_every_one() {
     let soft = MethodOptions::new().soft_deadline(ms(500), SoftReply::message(&text("every")));

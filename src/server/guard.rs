@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
@@ -175,7 +176,9 @@ impl Guard {
 /// What cannot be represented is never due.
 async fn wait_until(due: Option<Instant>) {
     match due {
-        Some(due) => sleep_until(due).await,
+        // A handler for which something is always ready uses up the budget of the task at each
+        // turn. The timer would be told to wait for the next one every time.
+        Some(due) => unconstrained(sleep_until(due)).await,
         None => std::future::pending().await,
     }
 }

@@ -108,6 +108,18 @@ async fn a_shutdown_ends_although_nobody_polls_what_it_stops() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_was_shut_down_handles_nothing_that_comes_later() {
+    let (server, begun, _) = gated();
+    assert!(server.shutdown(secs(1)).await);
+    let (here, there) = tokio::io::duplex(1 << 16);
+    let _peer = one_runs_and_one_waits(there).await;
+    let end = timeout(secs(1), server.serve_connection(here)).await;
+    assert!(matches!(end, Ok(ConnectionError::LocalClose)), "{end:?}");
+    sleep(ms(1)).await;
+    assert_eq!(begun.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_does_not_wait_for_the_next_try_to_accept() {
     let server = echo().build().unwrap();
     // A socket that does not listen: each accept fails, and the waits between them grow to 1 s.

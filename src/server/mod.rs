@@ -180,9 +180,10 @@ impl Server {
         let mut phase = phase.subscribe();
         for next in [Phase::Draining, Phase::Ending, Phase::Stopped] {
             tokio::select! {
+                // First, so that a connection that comes late is not served.
                 biased;
-                end = &mut driver => return end,
                 _ = phase.wait_for(|phase| *phase >= next) => {}
+                end = &mut driver => return end,
             }
             match next {
                 Phase::Draining => shared.close(),

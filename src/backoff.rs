@@ -133,8 +133,9 @@ impl Backoff {
         if lived >= self.settled_after {
             self.failed = 0;
             self.next = self.initial;
+        } else {
+            self.failed = self.failed.saturating_add(1);
         }
-        self.failed = self.failed.saturating_add(1);
         if self
             .attempts
             .is_some_and(|attempts| self.failed >= attempts)
@@ -209,8 +210,12 @@ mod tests {
         assert!(backoff.delay_after(SHORT).is_some());
         assert!(backoff.delay_after(ms(5000)).is_some(), "one that lasted");
         assert!(backoff.delay_after(SHORT).is_some());
+        assert!(backoff.delay_after(SHORT).is_some());
         assert_eq!(backoff.delay_after(SHORT), None);
         assert_eq!(backoff.delay_after(SHORT), None);
+        let mut once = Backoff::new(SHORT, SHORT).attempts(1);
+        assert!(once.delay_after(ms(5000)).is_some(), "it did not fail");
+        assert_eq!(once.delay_after(Duration::ZERO), None);
         assert_eq!(
             Backoff::new(SHORT, SHORT).attempts(0).delay_after(SHORT),
             None

@@ -156,8 +156,8 @@ pub enum Outcome<'a> {
     Refused(&'a Status),
     /// On a client: it failed. The error says whether by the peer's status, and if not, by what.
     Failed(&'a Error),
-    /// Nobody has the answer: the caller dropped the call, or the connection ended before the
-    /// server had answered.
+    /// Nobody has the answer: the caller dropped the call, the connection ended before the server
+    /// had answered, or the server had ended the stream for messages that it could not take.
     Dropped,
 }
 

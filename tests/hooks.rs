@@ -225,6 +225,27 @@ async fn a_stream_ends_for_the_hook_with_its_last_frame() {
     ours.one("Flood", "lost", secs(0));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_was_ended_before_its_handler_is_not_told_as_answered() {
+    let server = streams().stream_limit(1).client_stream(
+        SERVICE,
+        "Late",
+        |_: Context, _requests: Requests<StringValue>| async move {
+            sleep(secs(1)).await;
+            Ok(text("done"))
+        },
+    );
+    let (client, ours, theirs) = noted(server);
+    let call = client.client_stream::<_, StringValue>(SERVICE, "Late");
+    let (mut sender, reply) = call.await.unwrap();
+    sender.send(&text("fits")).await.unwrap();
+    sender.send(&text("does not")).await.unwrap();
+    reply.await.unwrap_err();
+    ours.one("Late", "failed RESOURCE_EXHAUSTED", secs(0));
+    sleep(secs(2)).await;
+    theirs.one("Late", "dropped", secs(1));
+}
+
 fn refusing(call: &mut CallStart<'_>) -> Result<AtEnd, Status> {
     match call.method() {
         "Say" => Ok(AtEnd::nothing()),

@@ -207,18 +207,19 @@ impl<C> Shared<C> {
     }
 
     /// Queues a server's last frame on a stream, unless the stream has ended already: then nobody
-    /// may send on it any more.
-    pub(crate) fn answer_stream(&self, stream_id: u32, frame: Vec<u8>, command: C) {
+    /// may send on it any more. Returns whether it was queued.
+    pub(crate) fn answer_stream(&self, stream_id: u32, frame: Vec<u8>, command: C) -> bool {
         self.release();
         let mut desk = self.desk();
         if desk.end.is_some() {
-            return;
+            return false;
         }
-        desk.outbox.end_stream(stream_id, frame);
+        let queued = desk.outbox.end_stream(stream_id, frame);
         let waiting = desk.waiting_sender(stream_id);
         desk.commands.push(command);
         notify(desk);
         waiting.into_iter().for_each(Waker::wake);
+        queued
     }
 
     /// Writes what waits, from the task of a handle. Wakes the driver for what is left, or if `wake`.

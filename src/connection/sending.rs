@@ -103,13 +103,15 @@ impl Outbox {
         }
     }
 
-    /// Queues a server's last frame on a stream, unless the stream has ended already.
-    pub(super) fn end_stream(&mut self, stream_id: u32, frame: Vec<u8>) {
+    /// Queues a server's last frame on a stream, unless the stream has ended already. Returns
+    /// whether it has not.
+    pub(super) fn end_stream(&mut self, stream_id: u32, frame: Vec<u8>) -> bool {
         let open = self.sending.halves.remove(&stream_id).is_some();
         if open {
             // Behind the data of its handler.
             self.arrive(stream_id, frame);
         }
+        open
     }
 }
 

@@ -113,7 +113,9 @@ impl<C> Turn<'_, C> {
 
     /// Ends a stream of a server with this frame, unless it has ended.
     pub(crate) fn end_stream(&self, stream_id: u32, frame: Vec<u8>) {
-        self.end_half(stream_id, |outbox| outbox.end_stream(stream_id, frame));
+        self.end_half(stream_id, |outbox| {
+            outbox.end_stream(stream_id, frame);
+        });
         self.admit_soon();
     }
 

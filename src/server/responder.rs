@@ -160,19 +160,23 @@ impl Responder {
 
     fn answer(&mut self, frame: Vec<u8>, outcome: Outcome<'_>) {
         let stream_id = self.stream_id;
-        match mem::replace(&mut self.duty, Duty::Done) {
-            Duty::Response => self.shared.answer(stream_id, frame, Command::Answered),
+        let sent = match mem::replace(&mut self.duty, Duty::Done) {
+            Duty::Response => {
+                self.shared.answer(stream_id, frame, Command::Answered);
+                true
+            }
+            // It may have been ended over the handler's head, for messages that could not be taken.
             Duty::End { .. } => {
                 let ended = Command::StreamEnded { stream_id };
-                self.shared.answer_stream(stream_id, frame, ended);
+                self.shared.answer_stream(stream_id, frame, ended)
             }
             Duty::Handler => {
                 self.duty = Duty::Handler;
                 return;
             }
             Duty::Done => return,
-        }
-        self.tell_hook(outcome);
+        };
+        self.tell_hook(if sent { outcome } else { Outcome::Dropped });
     }
 
     fn tell_hook(&mut self, outcome: Outcome<'_>) {

@@ -192,6 +192,8 @@ pub(crate) struct ServerLimits {
     pub(crate) owed_bytes: usize,
     /// Bytes of one stream's messages that were received and not taken, as for a client.
     pub(crate) stream_bytes: usize,
+    /// The same of all streams. A client opens as many as handlers run, and would fill each.
+    pub(crate) upload_bytes: usize,
 }
 
 /// Four messages of the largest size: a consumer that is late for a moment loses nothing.
@@ -205,6 +207,8 @@ impl Default for ServerLimits {
             waiting_bytes: 16 << 20,
             owed_bytes: 16 << 20,
             stream_bytes: STREAM_BYTES,
+            // Several consumers may be late at one time.
+            upload_bytes: 4 * STREAM_BYTES,
         }
     }
 }

@@ -425,6 +425,7 @@
 //! | calls in flight | [`call_limit`](ClientBuilder::call_limit) | 65,536 | calls wait, within their timeouts |
 //! | those who wait for room, and probes | by their callers | | each is a future that somebody holds, and goes with it |
 //! | messages of one stream that nobody has taken | [`stream_limit`](ClientBuilder::stream_limit), [also of a server](ServerBuilder::stream_limit) | 16 MiB | that stream fails: [`Error::StreamOverflow`], RESOURCE_EXHAUSTED |
+//! | messages of all streams that no handler has taken | [`upload_limit`](ServerBuilder::upload_limit) | 64 MiB a connection | the stream whose message comes fails: RESOURCE_EXHAUSTED |
 //! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
 //! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |
 //! | handlers that run on all connections | [`total_handler_limit`](ServerBuilder::total_handler_limit) | none | requests wait, and connections have their turns |
@@ -438,10 +439,11 @@
 //! | buffers kept for the next frames | fixed | 8 MiB a process | the oldest are freed |
 //! | connections of a listener | [`connection_limit`](ServerBuilder::connection_limit) | 65,536 | none is accepted until one has ended; the operating system's queue holds some more |
 //!
-//! What one connection may keep in memory of streams of requests is its handlers times
-//! [`stream_limit`](ServerBuilder::stream_limit), if they take none: 16 GiB by default. A server
-//! whose clients are not trusted lowers [`handler_limit`](ServerBuilder::handler_limit), the
-//! [`call_limit`](MethodOptions::call_limit) of such methods, or `stream_limit`.
+//! What handlers were given and what they answer is beside that: with a frame of the largest size
+//! for each, a connection has 4 GiB of requests in its 1,024 handlers, and answers as large from all
+//! that run or wait. A server whose clients are not trusted lowers
+//! [`handler_limit`](ServerBuilder::handler_limit), [`waiting_limit`](ServerBuilder::waiting_limit),
+//! or the [`call_limit`](MethodOptions::call_limit) of methods whose messages are large.
 //!
 //! What was let in below a limit may exceed it: a message by its own size, and answers by those of
 //! the handlers that run when their client stops taking them. A frame is as large as ttrpc allows,

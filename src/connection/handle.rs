@@ -185,7 +185,7 @@ impl Wait for Reply {
 
 impl Wait for Messages<StreamEnd> {
     fn new(limits: &ClientLimits) -> (ServerHalf, Self) {
-        let (inbox, messages) = Inbox::new(limits.stream_bytes);
+        let (inbox, messages) = Inbox::new(limits.stream_bytes, None);
         (PeerHalf::Messages(inbox), messages)
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -20,6 +21,35 @@ pub(crate) struct Inbox<E> {
     state: Mutex<State<E>>,
     /// Bytes that may wait.
     limit: usize,
+    /// What waits in this and other queues, if they have a bound together.
+    total: Option<Arc<Total>>,
+}
+
+/// Bytes that wait in all queues of a connection. Its driver adds, receivers take away.
+#[derive(Debug)]
+pub(crate) struct Total {
+    bytes: AtomicUsize,
+    limit: usize,
+}
+
+impl Total {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self {
+            bytes: AtomicUsize::new(0),
+            limit,
+        })
+    }
+
+    /// As in a queue, what comes while nothing waits always fits.
+    fn add(&self, length: usize) -> Result<(), Overflow> {
+        let waiting = self.bytes.load(Relaxed);
+        let (size, limit) = (waiting.saturating_add(length), self.limit);
+        if size > limit && waiting > 0 {
+            return Err(Overflow { size, limit });
+        }
+        self.bytes.fetch_add(length, Relaxed);
+        Ok(())
+    }
 }
 
 #[derive(Debug)]
@@ -57,7 +87,7 @@ pub(crate) struct Overflow {
 
 impl<E> Inbox<E> {
     /// The two ends of a queue.
-    pub(crate) fn new(limit: usize) -> (Arc<Self>, Messages<E>) {
+    pub(crate) fn new(limit: usize, total: Option<Arc<Total>>) -> (Arc<Self>, Messages<E>) {
         let inbox = Arc::new(Self {
             state: Mutex::new(State {
                 messages: VecDeque::new(),
@@ -66,6 +96,7 @@ impl<E> Inbox<E> {
                 receiver: Receiver::Busy,
             }),
             limit,
+            total,
         });
         let messages = Messages {
             inbox: Arc::clone(&inbox),
@@ -80,12 +111,16 @@ impl<E> Inbox<E> {
         if matches!(state.receiver, Receiver::Gone) {
             return Ok(());
         }
-        let size = state.bytes.saturating_add(message.len() + MESSAGE_OVERHEAD);
+        let length = message.len() + MESSAGE_OVERHEAD;
+        let size = state.bytes.saturating_add(length);
         if size > self.limit && !state.messages.is_empty() {
             return Err(Overflow {
                 size,
                 limit: self.limit,
             });
+        }
+        if let Some(total) = &self.total {
+            total.add(length)?;
         }
         state.bytes = size;
         state.messages.push_back(message);
@@ -108,6 +143,13 @@ impl<E> Inbox<E> {
         if let End::Open = state.end {
             state.end = end;
             wake(state);
+        }
+    }
+
+    /// So many bytes do not wait here any more.
+    fn taken(&self, length: usize) {
+        if let Some(total) = &self.total {
+            total.bytes.fetch_sub(length, Relaxed);
         }
     }
 
@@ -138,7 +180,9 @@ impl<E> Messages<E> {
     pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, E>>> {
         let mut state = self.inbox.state();
         if let Some(message) = state.messages.pop_front() {
-            state.bytes -= message.len() + MESSAGE_OVERHEAD;
+            let length = message.len() + MESSAGE_OVERHEAD;
+            state.bytes -= length;
+            self.inbox.taken(length);
             return Poll::Ready(Some(Ok(message)));
         }
         match mem::replace(&mut state.end, End::Closed) {
@@ -161,7 +205,7 @@ impl<E> Drop for Messages<E> {
         let messages = {
             let mut state = self.inbox.state();
             state.receiver = Receiver::Gone;
-            state.bytes = 0;
+            self.inbox.taken(mem::take(&mut state.bytes));
             mem::take(&mut state.messages)
         };
         drop(messages);
@@ -178,7 +222,7 @@ mod tests {
 
     #[test]
     fn messages_come_in_order_and_before_the_error_that_follows_them() {
-        let (inbox, mut messages) = Inbox::new(1000);
+        let (inbox, mut messages) = Inbox::new(1000, None);
         assert!(next(&mut messages).is_pending());
         inbox.push(Bytes::from_static(b"one")).unwrap();
         inbox.push(Bytes::new()).unwrap();
@@ -194,7 +238,7 @@ mod tests {
     #[test]
     fn bytes_are_bounded_and_empty_messages_are_not_free() {
         for (length, fit) in [(0, 15), (136, 5), (5000, 1)] {
-            let (inbox, mut messages) = Inbox::<&str>::new(1000);
+            let (inbox, mut messages) = Inbox::<&str>::new(1000, None);
             let message = Bytes::from(vec![0; length]);
             for _ in 0..fit {
                 inbox.push(message.clone()).unwrap();
@@ -211,12 +255,38 @@ mod tests {
 
     #[test]
     fn a_receiver_that_is_gone_keeps_nothing() {
-        let (inbox, messages) = Inbox::<&str>::new(1000);
+        let (inbox, messages) = Inbox::<&str>::new(1000, None);
         inbox.push(Bytes::from(vec![0; 900])).unwrap();
         drop(messages);
         for _ in 0..10 {
             inbox.push(Bytes::from(vec![0; 900])).unwrap();
         }
         assert!(inbox.state().messages.is_empty());
+    }
+    #[test]
+    fn queues_with_a_bound_together_share_what_others_have_left() {
+        let total = Total::new(1000);
+        let queue = || Inbox::<&str>::new(800, Some(Arc::clone(&total)));
+        let message = Bytes::from(vec![0; 336]);
+        let ((one, mut taken), (other, dropped)) = (queue(), queue());
+        one.push(message.clone()).unwrap();
+        other.push(message.clone()).unwrap();
+        let refused = other.push(message.clone()).unwrap_err();
+        assert_eq!((refused.size, refused.limit), (1200, 1000));
+        assert!(next(&mut taken).is_ready());
+        other.push(message.clone()).unwrap();
+        one.push(message.clone()).unwrap_err();
+        drop(dropped);
+        one.push(message.clone()).unwrap();
+        other.push(message).unwrap();
+        assert_eq!(total.bytes.load(Relaxed), 400, "one waits");
+        drop(taken);
+        assert_eq!(total.bytes.load(Relaxed), 0);
+        let (_large, _messages) = {
+            let (inbox, messages) = queue();
+            inbox.push(Bytes::from(vec![0; 5000])).unwrap();
+            (inbox, messages)
+        };
+        assert_eq!(total.bytes.load(Relaxed), 5064, "nothing else waited");
     }
 }

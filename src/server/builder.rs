@@ -264,9 +264,8 @@ impl ServerBuilder {
     /// Handlers that run at one time on one connection: at least 1, 1,024 by default. Further
     /// requests wait.
     ///
-    /// A handler of a stream of requests may leave [`stream_limit`](Self::stream_limit) bytes of
-    /// them in memory, so the handlers of one connection as many times that: 16 GiB with what is
-    /// set by default. Lower one of the two for clients that are not trusted.
+    /// Each has a request of up to 4 MiB, and may give an answer as large that its client does not
+    /// take. Lower this for clients that are not trusted.
     pub fn handler_limit(mut self, handlers: usize) -> Self {
         self.config.limits.handlers = handlers;
         self
@@ -308,6 +307,15 @@ impl ServerBuilder {
         self
     }
 
+    /// Bytes of all streams' requests on one connection that were received and not taken by their
+    /// handlers yet: at least 1, 64 MiB by default. Beyond it the call whose message comes is
+    /// answered RESOURCE_EXHAUSTED, however little of it waits; a message always fits if no other
+    /// waits. Each message counts as 64 bytes more than it has.
+    pub fn upload_limit(mut self, bytes: usize) -> Self {
+        self.config.limits.upload_bytes = bytes;
+        self
+    }
+
     /// Bytes of answers that a client has not taken, on one connection: at least 1, 16 MiB by
     /// default. Beyond it no more of its requests are read until it takes some. Responses of
     /// streams wait in their senders before it comes to that.
@@ -339,6 +347,7 @@ impl ServerBuilder {
             ("waiting_byte_limit", config.limits.waiting_bytes),
             ("owed_limit", config.limits.owed_bytes),
             ("stream_limit", config.limits.stream_bytes),
+            ("upload_limit", config.limits.upload_bytes),
         ])?;
         let dedicated = config.driver_thread == DriverThread::Dedicated;
         if dedicated && config.dispatch == Dispatch::Inline {

@@ -17,10 +17,10 @@ use super::guard::expired;
 use super::method::{Method, Methods};
 use super::responder::{Held, Responder};
 use super::slots::Slot;
-use super::streaming::answered;
+use super::streaming::{answered, too_many};
 use super::waiting::{Incoming, Waiting};
 use crate::config::{ServerConfig, ServerLimits};
-use crate::connection::{Inbox, Messages, Overflow, Shared, Side, Turn};
+use crate::connection::{Inbox, Messages, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::liveness::Pending;
@@ -53,6 +53,8 @@ pub(super) struct ServerSide {
     limits: ServerLimits,
     requests: Requests,
     uploads: Uploads<Arc<Inbox<Status>>>,
+    /// What has come for them and was not taken.
+    uploaded: Arc<Total>,
     inline: Budget,
     running: usize,
     /// Requests that wait for a handler to end.
@@ -78,6 +80,7 @@ impl ServerSide {
             inline: Budget::new(config.dispatch),
             requests: Requests::default(),
             uploads: Uploads::default(),
+            uploaded: Total::new(config.limits.upload_bytes),
             running: 0,
             waiting: Waiting::new(&config.limits),
             in_queue: None,
@@ -137,10 +140,13 @@ impl ServerSide {
             payload, metadata, ..
         } = request;
         let mut payload = narrow(frame.payload, payload);
-        let messages = takes_many.then(|| {
+        let messages = if takes_many {
             let payload = std::mem::take(&mut payload);
-            self.open_upload(stream_id, flags, payload)
-        });
+            let opened = self.open_upload(stream_id, flags, payload);
+            Some(opened.inspect_err(|_| self.count_refused())?)
+        } else {
+            None
+        };
         if !matches!(served.method, Method::Unary(_)) {
             turn.open_half(stream_id);
         }
@@ -211,22 +217,27 @@ impl ServerSide {
     }
 
     /// Takes messages of a stream from now on: they may come before its handler starts.
-    fn open_upload(&mut self, stream_id: u32, flags: Flags, payload: Bytes) -> Messages<Status> {
-        let (inbox, messages) = Inbox::new(self.limits.stream_bytes);
+    fn open_upload(
+        &mut self,
+        stream_id: u32,
+        flags: Flags,
+        payload: Bytes,
+    ) -> Result<Messages<Status>, Status> {
+        let uploaded = Some(Arc::clone(&self.uploaded));
+        let (inbox, messages) = Inbox::new(self.limits.stream_bytes, uploaded);
         let open = flags.contains(Flags::REMOTE_OPEN) && !flags.contains(Flags::REMOTE_CLOSED);
         // Some clients put the first message into the request. RFC KA-44: an empty payload is none
         // if messages follow.
         let none = flags.contains(Flags::NO_DATA) || (open && payload.is_empty());
         if !none {
-            // An empty queue takes one message of any size.
-            let _ = inbox.push(payload);
+            inbox.push(payload).map_err(too_many)?;
         }
         if open {
             self.uploads.open(stream_id, inbox);
         } else {
             inbox.close();
         }
-        messages
+        Ok(messages)
     }
 
     fn start(&mut self, incoming: Incoming, slot: Option<Slot>, turn: &Turn<'_, Command>) {
@@ -302,9 +313,8 @@ impl ServerSide {
                 Ok(())
             }
         };
-        if let Err((inbox, Overflow { size, limit })) = pushed {
-            let message = format!("{size} bytes of messages wait, {limit} may");
-            self.fail(stream_id, &inbox, message, turn);
+        if let Err((inbox, overflow)) = pushed {
+            self.fail(stream_id, &inbox, too_many(overflow), turn);
         }
     }
 
@@ -314,11 +324,10 @@ impl ServerSide {
         &mut self,
         stream_id: u32,
         inbox: &Inbox<Status>,
-        message: String,
+        status: Status,
         turn: &mut Turn<'_, Command>,
     ) {
         self.uploads.close(stream_id);
-        let status = Status::new(Code::RESOURCE_EXHAUSTED, message);
         debug!(stream_id, %status, "a stream fails");
         turn.end_stream(stream_id, encode_status(stream_id, &status));
         inbox.fail(status);
@@ -426,7 +435,8 @@ impl Side for ServerSide {
         if header.message_type == MessageType::DATA {
             if let Some(inbox) = self.uploads.close(stream_id) {
                 let message = format!("a message was skipped: {oversized}");
-                self.fail(stream_id, &inbox, message, turn);
+                let status = Status::new(Code::RESOURCE_EXHAUSTED, message);
+                self.fail(stream_id, &inbox, status, turn);
             }
         }
         if header.message_type != MessageType::REQUEST {

@@ -15,7 +15,7 @@ use super::guard::{self, Guard};
 use super::method::Method;
 use super::requests::Command;
 use super::responder::Responder;
-use crate::connection::{Messages, NotSent, Outlet};
+use crate::connection::{Messages, NotSent, Outlet, Overflow};
 use crate::status::{Code, Status};
 use crate::streaming::{Decode, Encode};
 use crate::wire::Raw;
@@ -28,8 +28,9 @@ use crate::wire::Raw;
 /// by them with `?`.
 ///
 /// Messages that are not taken wait in memory, up to
-/// [`stream_limit`](crate::ServerBuilder::stream_limit): beyond it the call is answered
-/// RESOURCE_EXHAUSTED, and what the handler answers later is dropped.
+/// [`stream_limit`](crate::ServerBuilder::stream_limit), and up to
+/// [`upload_limit`](crate::ServerBuilder::upload_limit) with those of other calls: beyond it the
+/// call is answered RESOURCE_EXHAUSTED, and what the handler answers later is dropped.
 ///
 /// It may be moved to another task. Dropping it drops what was received and what still comes; the
 /// call goes on.
@@ -130,6 +131,11 @@ impl<R: ?Sized> fmt::Debug for Responses<R> {
 /// What a half of a call meets after the call has been answered.
 pub(super) fn answered() -> Status {
     Status::new(Code::CANCELLED, "the call has been answered")
+}
+
+pub(super) fn too_many(Overflow { size, limit }: Overflow) -> Status {
+    let message = format!("{size} bytes of messages wait, {limit} may");
+    Status::new(Code::RESOURCE_EXHAUSTED, message)
 }
 
 pub(super) fn invalid(error: &protobuf::Error) -> Status {

@@ -10,8 +10,10 @@ use std::task::{Context as TaskContext, Poll};
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Sleep, sleep, timeout};
 use ttrpc_keepalive::transport::Transport;
-use ttrpc_keepalive::wire::{Flags, ping, ping_number};
-use ttrpc_keepalive::{Accept, Code, Context, MethodOptions, Responses, ServerBuilder, Status};
+use ttrpc_keepalive::wire::{Flags, Response, ping, ping_number};
+use ttrpc_keepalive::{
+    Accept, Code, Context, MethodOptions, Requests, Responses, ServerBuilder, Status,
+};
 
 use super::support::*;
 use super::{MIB, refused};
@@ -140,6 +142,49 @@ async fn behind_16_mib_that_wait_a_request_or_message_is_refused_at_once() {
     let status = timeout(ms(10), refused(&mut peer, 3)).await;
     let status = status.expect("at once");
     assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+}
+
+// row: messages of all streams that no handler has taken
+#[tokio::test(start_paused = true)]
+async fn at_64_mib_of_messages_of_all_streams_the_one_whose_message_comes_fails() {
+    let server = echo().client_stream_bytes(
+        SERVICE,
+        "Deaf",
+        |_: Context, mut requests: Requests<Bytes>| async move {
+            sleep(secs(60)).await;
+            requests.next().await;
+            sleep(secs(3600)).await;
+            Ok(Bytes::new())
+        },
+    );
+    let mut peer = served(server.build().unwrap());
+    let open = Flags::REMOTE_OPEN | Flags::NO_DATA;
+    let message = vec![0; MIB];
+    // With the 64 bytes beside each message 63 fit.
+    for number in 0..63 {
+        if number % 9 == 0 {
+            peer.open(number / 9 * 2 + 1, "Deaf", open, b"").await;
+        }
+        peer.data(number / 9 * 2 + 1, Flags::NONE, &message).await;
+    }
+    peer.silence(secs(1)).await;
+    peer.data(5, Flags::NONE, &message).await;
+    let status = timeout(ms(10), refused(&mut peer, 5)).await;
+    let status = status.expect("at once");
+    assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+    assert!(status.message().contains(&(64 * MIB).to_string()));
+    let first = Flags::REMOTE_OPEN;
+    peer.open(101, "Deaf", first, &message).await;
+    let status = timeout(ms(10), refused(&mut peer, 101)).await;
+    let status = status.expect("at once");
+    assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+    peer.call(103, "Say", "hello").await;
+    assert_eq!(peer.expect_response().await.0, 103);
+    // After a minute each handler takes one, and others go on.
+    peer.silence(secs(60)).await;
+    peer.open(105, "Deaf", first, &message).await;
+    peer.data(1, Flags::NONE, &message).await;
+    peer.silence(secs(1)).await;
 }
 
 // row: answers not taken by the client

@@ -26,15 +26,17 @@ async fn publish(address: String, mut stop: watch::Receiver<bool>) -> u32 {
     // What outlives a connection: the event that is to be sent next.
     let (mut event, mut registered) = (1, 0);
     loop {
-        let began = Instant::now();
+        let mut since = None;
         tokio::select! {
-            Err(error) = connection(&address, &mut event, &mut registered) => {
-                let lived = began.elapsed();
-                println!("publisher: {error}, after {lived:.1?}");
+            Err(error) = connection(&address, &mut event, &mut since) => {
+                println!("publisher: {error}");
             }
-            _ = stop.wait_for(|stop| *stop) => return registered,
+            _ = stop.wait_for(|stop| *stop) => return registered + u32::from(since.is_some()),
         }
-        let Some(wait) = backoff.delay_after(began.elapsed()) else {
+        registered += u32::from(since.is_some());
+        // Connecting may take long and come to nothing: what counts is how long it was of use.
+        let lived = since.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+        let Some(wait) = backoff.delay_after(lived) else {
             return registered;
         };
         tokio::select! {
@@ -44,11 +46,11 @@ async fn publish(address: String, mut stop: watch::Receiver<bool>) -> u32 {
     }
 }
 
-/// One connection, from its beginning to its end. All that is in it is made anew.
+/// One connection, from its beginning to its end, and since when it is registered. All that is in it is made anew.
 async fn connection(
     address: &str,
     event: &mut u64,
-    registered: &mut u32,
+    since: &mut Option<Instant>,
 ) -> Result<Infallible, Box<dyn Error + Send + Sync>> {
     let client = Client::builder()
         .keepalive(Keepalive::every(Duration::from_secs(2)).timeout(Duration::from_secs(5)))
@@ -57,7 +59,7 @@ async fn connection(
         .await?;
     let name = text("publisher");
     let _: StringValue = client.call(EVENTS, "Register", &name).await?;
-    *registered += 1;
+    *since = Some(Instant::now());
     loop {
         tokio::select! {
             // With the reason, while there is nothing to send too.

@@ -35,19 +35,21 @@ use crate::seed::seed;
 /// # let name = StringValue::new();
 /// let mut backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(30)).attempts(3);
 /// loop {
-///     let began = Instant::now();
+///     let mut lived = Duration::ZERO;
 ///     let builder = Client::builder().call_timeout(Duration::from_secs(2));
 ///     match builder.connect(&address).await {
 ///         Ok(client) => {
 ///             // Everything is new: a call that is made again has its whole time again.
 ///             let registered = client.call::<_, StringValue>("demo.Runtime", "Register", &name);
 ///             if registered.await.is_ok() {
+///                 let began = Instant::now();
 ///                 println!("{}", client.closed().await); // the work is done beside this
+///                 lived = began.elapsed();
 ///             }
 ///         }
 ///         Err(error) => println!("{error}"),
 ///     }
-///     let Some(wait) = backoff.delay_after(began.elapsed()) else {
+///     let Some(wait) = backoff.delay_after(lived) else {
 ///         break; // three times in a row nobody was there
 ///     };
 ///     sleep(wait).await;
@@ -127,8 +129,12 @@ impl Backoff {
         self
     }
 
-    /// How long to wait after an attempt that took so long from its beginning, to connect, to the
-    /// end of its connection. `None` if it is time to give up.
+    /// How long to wait after an attempt whose connection was of use for so long: zero if none was
+    /// made. `None` if it is time to give up.
+    ///
+    /// The time that connecting took does not count: with it an attempt that nobody accepts for
+    /// [`connect_timeout`](crate::ClientBuilder::connect_timeout) would be taken for a connection
+    /// that lasted.
     pub fn delay_after(&mut self, lived: Duration) -> Option<Duration> {
         if lived >= self.settled_after {
             self.failed = 0;

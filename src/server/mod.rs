@@ -209,7 +209,8 @@ impl Server {
     /// [`Requests`] fail with UNAVAILABLE when half of the `limit` has passed, behind what was
     /// received: a stream that ends in time is not cut in its middle.
     ///
-    /// Returns whether all ended in time. The server serves nothing afterwards.
+    /// Returns whether all ended in time. The server serves nothing afterwards. Handlers are not
+    /// stopped: one whose connection was cut, or had ended before, runs on, and is not waited for.
     ///
     /// [`serve`](Self::serve) and [`serve_connection`](Self::serve_connection) do the work, so they
     /// must go on being polled: in tasks of their own, or joined with this future. If they are not,

@@ -76,7 +76,8 @@ impl MethodOptions {
     /// throws out a plugin which misses its 2 s. The reply travels, and the caller's clock began
     /// before ours: 100 to 200 ms are a sane `margin`. A call with less than twice the margin left
     /// is answered at half of its time, so that its handler always has the other half. One without
-    /// a deadline, its caller's or a [`timeout`](Self::timeout), is not answered early.
+    /// a deadline, its caller's or a [`timeout`](Self::timeout), is not answered early, and neither
+    /// is one that waits for a [handler](crate::ServerBuilder::handler_limit) to end.
     ///
     /// The handler counts for the limits, and holds up a shutdown, until its own end. That of a
     /// [`timeout`](Self::timeout) or of [`OnDeadline::Cancel`] still stops it.

@@ -432,7 +432,7 @@
 //! | calls of one method | [`call_limit`](MethodOptions::call_limit) | none | RESOURCE_EXHAUSTED at once |
 //! | requests that wait for a handler | [`waiting_limit`](ServerBuilder::waiting_limit) | 1,024 a connection | expired ones make room, then RESOURCE_EXHAUSTED at once |
 //! | bytes of these requests, and of their streams' messages | [`waiting_byte_limit`](ServerBuilder::waiting_byte_limit) | 16 MiB a connection | RESOURCE_EXHAUSTED at once |
-//! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read until it takes some; messages of streams wait in their senders |
+//! | answers not taken by the client | [`owed_limit`](ServerBuilder::owed_limit) | 16 MiB | requests are not read, and those that wait do not begin, until it takes some; messages of streams wait in their senders |
 //! | PONGs waiting to be written | fixed | 1, of up to 64 bytes | the newest PING is answered |
 //! | a frame | fixed | 4 MiB | costs its own call |
 //! | pairs of metadata, details of a status | fixed | 4,096 | INVALID_ARGUMENT; [`Error::InvalidResponse`] |
@@ -440,10 +440,9 @@
 //! | connections of a listener | [`connection_limit`](ServerBuilder::connection_limit) | 65,536 | none is accepted until one has ended; the operating system's queue holds some more |
 //!
 //! What handlers were given and what they answer is beside that: with a frame of the largest size
-//! for each, a connection has 4 GiB of requests in its 1,024 handlers, and answers as large from all
-//! that run or wait. A server whose clients are not trusted lowers
-//! [`handler_limit`](ServerBuilder::handler_limit), [`waiting_limit`](ServerBuilder::waiting_limit),
-//! or the [`call_limit`](MethodOptions::call_limit) of methods whose messages are large.
+//! for each, a connection has 4 GiB of requests in its 1,024 handlers, and as much of their answers.
+//! A server whose clients are not trusted lowers [`handler_limit`](ServerBuilder::handler_limit), or
+//! the [`call_limit`](MethodOptions::call_limit) of methods whose messages are large.
 //!
 //! What was let in below a limit may exceed it: a message by its own size, and answers by those of
 //! the handlers that run when their client stops taking them. A frame is as large as ttrpc allows,

@@ -10,6 +10,7 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::DuplexStream;
@@ -411,6 +412,36 @@ async fn a_handler_learns_that_its_caller_has_gone_away() {
     let end = ends.recv().await.unwrap();
     assert!(matches!(end, ConnectionError::PeerClosed), "{end}");
     assert_passed(start, secs(0));
+}
+
+// A client that sends small requests for large answers and takes none of them: what waits would
+// add to what it owes.
+#[tokio::test(start_paused = true)]
+async fn requests_that_wait_do_not_begin_while_answers_are_not_taken() {
+    let begun = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&begun);
+    let server = echo().handler_limit(2).owed_limit(100_000).unary_bytes(
+        "demo.Echo",
+        "Counted",
+        move |_: Context, _: Bytes| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            async { Ok(Bytes::from(vec![7; 100_000])) }
+        },
+    );
+    let server = server.build().unwrap();
+    let (here, there) = tokio::io::duplex(4096);
+    tokio::spawn(async move { server.serve_connection(here).await });
+    let mut peer = Peer::new(there);
+    for number in 0..50 {
+        peer.call(2 * number + 1, "Counted", "").await;
+    }
+    sleep(secs(1)).await;
+    let some = begun.load(Ordering::Relaxed);
+    assert!(some <= 2 + 2 * 2, "{some} have begun");
+    for number in 0..50 {
+        assert_eq!(peer.expect_response().await.0, 2 * number + 1);
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 50);
 }
 
 #[tokio::test(start_paused = true)]

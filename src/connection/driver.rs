@@ -222,6 +222,7 @@ impl<S: Side> Driver<S> {
         let mut turn = Turn {
             now,
             closing: self.closing != Closing::No,
+            parked: self.parked,
             machine: &mut self.machine,
             shared: &self.shared,
         };
@@ -308,6 +309,7 @@ impl<S: Side> Driver<S> {
                 self.machine.handle_parked(now);
             } else {
                 self.machine.handle_resumed(now);
+                self.with_side(now, |side, turn| side.handle_resumed(turn));
             }
         }
         parks

@@ -68,6 +68,9 @@ pub(crate) trait Side: Send + 'static {
         usize::MAX
     }
 
+    /// The peer has taken so much that requests are read again.
+    fn handle_resumed(&mut self, _turn: &mut Turn<'_, Self::Command>) {}
+
     /// Whether nothing is in progress, so that a connection that closes may end.
     fn is_idle(&self) -> bool;
 
@@ -90,6 +93,8 @@ pub(crate) struct Turn<'a, C> {
     pub(crate) now: Duration,
     /// The connection ends when its streams have ended.
     pub(crate) closing: bool,
+    /// Nothing is read until the peer takes what it is owed.
+    pub(crate) parked: bool,
     pub(crate) machine: &'a mut Machine,
     pub(crate) shared: &'a Arc<Shared<C>>,
 }

@@ -359,6 +359,10 @@ impl ServerSide {
         if turn.shared.has_ended() {
             return;
         }
+        // Their answers would wait behind those that the client does not take.
+        if turn.parked {
+            return;
+        }
         while !self.waiting.is_empty() {
             let start = match granted.take() {
                 Some(slot) if self.running < self.limits.handlers => Some(Some(slot)),
@@ -488,6 +492,10 @@ impl Side for ServerSide {
             calls: self.running + self.waiting.len(),
             oldest: None,
         }
+    }
+
+    fn handle_resumed(&mut self, turn: &mut Turn<'_, Command>) {
+        self.start_waiting(None, turn);
     }
 
     fn is_idle(&self) -> bool {

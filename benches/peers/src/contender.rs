@@ -28,7 +28,9 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     fn echo(&self) -> impl Future<Output = Result<Self::Reply>> + Send;
 
     /// Receives a whole server stream, and checks the number and the lengths of its messages.
-    fn stream(&self, order: StreamOrder) -> impl Future<Output = Result<()>> + Send;
+    fn stream(&self, _order: StreamOrder) -> impl Future<Output = Result<()>> + Send {
+        async { Err("sends no streams".into()) }
+    }
 
     /// Makes a call that is to run out of time, as [`LATE`] says. Returns whether it did: on a busy
     /// machine the answer may be there before the client runs again.

@@ -118,16 +118,25 @@ fn counted(pair: &mut Pair, order: &Order) -> Result<[Counts; 2]> {
     Ok([after[0] - before[0], after[1] - before[1]])
 }
 
-/// By how many bytes 10,000 calls that ran out of time, and as many that were dropped, let memory
-/// grow, after as many that filled what is bounded.
+/// By how many bytes for each 10,000 calls that ran out of time, and as many that were dropped, let
+/// memory grow. That is the least of several times: what leaks does so each time, while a table grows
+/// once when more calls than ever before meet in it.
 fn abandoned(name: &str, folder: &Path) -> Result<[f64; 2]> {
     const CALLS: u16 = 10_000;
+    const TIMES: usize = 3;
     let mut pair = Pair::start(entry(name)?, KIB, Placement::OneCore, folder)?;
     let order = Order::Abandon {
         calls: CALLS.into(),
     };
     pair.counts()?;
+    // Fills what is bounded.
     pair.order(&order)?;
-    let grown = counted(&mut pair, &order)?;
-    Ok(grown.map(|counts| as_float(counts.live) / f64::from(CALLS)))
+    let mut least = [f64::INFINITY; 2];
+    for _ in 0..TIMES {
+        let grown = counted(&mut pair, &order)?;
+        for (least, counts) in least.iter_mut().zip(grown) {
+            *least = least.min(as_float(counts.live) / f64::from(CALLS));
+        }
+    }
+    Ok(least.map(|bytes| bytes.max(0.0)))
 }

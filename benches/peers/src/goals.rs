@@ -5,7 +5,7 @@
 //! on the same one at the same time.
 
 use crate::child::Placement::{self, OneCore, TwoCores, TwoWorkers};
-use crate::{BARE, EVERY, OFF, OURS, TONIC, TTRPC_RUST};
+use crate::{BARE, EVERY, OFF, OURS, TONIC, TRAPEZE, TTRPC_RUST};
 use Bound::{AtLeast, AtMost, Shown};
 use Measure::{Cpu, Latency, Rate};
 use Work::{Calls, Streams};
@@ -160,6 +160,9 @@ pub(crate) const GOALS: &[Goal] = &[
     calls(TwoCores, LARGE, &[1], TTRPC_RUST, &[(Rate, AtLeast(3.0))]),
     calls(TwoCores, LARGE, &[16], TTRPC_RUST, &[(Rate, AtLeast(1.6))]),
     calls(TwoCores, LARGE, &[256], TTRPC_RUST, &[(Rate, AtLeast(1.5))]),
+
+    // Which reads and writes large messages in one piece.
+    calls(TwoCores, LARGE, &[1, 16, 256], TRAPEZE, &[(Rate, AtLeast(0.9))]),
 
     // As a program is that does not care: threads migrate, and share locks and wakers.
     calls(TwoWorkers, SMALL, &[16], TTRPC_RUST, &[(Rate, AtLeast(1.7)), (Cpu, AtMost(0.55))]),

@@ -14,6 +14,7 @@ mod ours;
 mod pair;
 mod ratios;
 mod tonic_unix;
+mod trapeze_unix;
 mod ttrpc_rust;
 
 use std::error::Error;
@@ -32,6 +33,7 @@ const TTRPC_RUST: &str = "ttrpc-rust";
 const OURS: &str = "ttrpc-keepalive";
 const BARE: &str = "bare tokio";
 const TONIC: &str = "tonic";
+const TRAPEZE: &str = "trapeze";
 const EVERY: &str = "ttrpc-keepalive, every 10 s";
 const OFF: &str = "ttrpc-keepalive, off";
 const INLINE: &str = "ttrpc-keepalive, inline";
@@ -41,6 +43,7 @@ const ENTRIES: &[Entry] = &[
     Entry::of::<ours::Echo<OnDemand>>(OURS),
     Entry::of::<bare::Echo>(BARE),
     Entry::of::<tonic_unix::Echo>(TONIC),
+    Entry::of::<trapeze_unix::Echo>(TRAPEZE),
     Entry::of::<ours::Echo<Every10s>>(EVERY),
     Entry::of::<ours::Echo<Off>>(OFF),
     Entry::of::<ours::Echo<Inline>>(INLINE),

@@ -19,7 +19,11 @@ pub(crate) fn check(data: &[u8]) {
         .start_paused(true)
         .build()
         .expect("a runtime without I/O");
-    runtime.block_on(play(Choices(data)));
+    let choices = Choices {
+        bytes: data,
+        opened: 0,
+    };
+    runtime.block_on(play(choices));
 }
 
 /// `Say` answers at once, `Sleep` a second later, `Up` when its requests have ended, `Down` sends as
@@ -29,7 +33,7 @@ fn server() -> Server {
     let server = Server::builder()
         .handler_limit(3)
         .waiting_limit(3)
-        .stream_limit(500)
+        .stream_limit(150)
         .owed_limit(500)
         .unary_bytes(SERVICE, "Say", |_: Context, q: Bytes| async move { Ok(q) })
         .unary_bytes(SERVICE, "Sleep", |_: Context, q: Bytes| async move {
@@ -72,19 +76,36 @@ fn server() -> Server {
 const METHODS: [&str; 6] = ["Say", "Sleep", "Up", "Down", "Both", "None"];
 
 /// Bytes, each of which decides something.
-struct Choices<'a>(&'a [u8]);
+struct Choices<'a> {
+    bytes: &'a [u8],
+    /// How many streams were.
+    opened: u32,
+}
 
 impl Choices<'_> {
     fn next(&mut self) -> Option<u8> {
-        let (first, rest) = self.0.split_first()?;
-        self.0 = rest;
+        let (first, rest) = self.bytes.split_first()?;
+        self.bytes = rest;
         Some(*first)
     }
 
     fn take(&mut self, count: usize) -> Vec<u8> {
-        let (taken, rest) = self.0.split_at(count.min(self.0.len()));
-        self.0 = rest;
+        let (taken, rest) = self.bytes.split_at(count.min(self.bytes.len()));
+        self.bytes = rest;
         taken.to_vec()
+    }
+
+    /// Mostly a new one, or one of those that were opened last.
+    fn stream_id(&mut self, opens: bool, about: u8) -> u32 {
+        match about {
+            0..=199 if opens => {
+                self.opened += 1;
+                2 * self.opened - 1
+            }
+            0..=199 => (2 * self.opened).saturating_sub(2 * u32::from(about % 4) + 1),
+            200..=253 => u32::from(about % 32),
+            254.. => u32::MAX - u32::from(0xFF - about),
+        }
     }
 }
 
@@ -98,17 +119,20 @@ enum Step {
 
 fn step(choices: &mut Choices<'_>) -> Option<Step> {
     let (kind, about, more) = (choices.next()?, choices.next()?, choices.next()?);
-    let stream_id = match about {
-        0xFE | 0xFF => u32::MAX - u32::from(0xFF - about),
-        other => u32::from(other % 32),
+    let stream_id = choices.stream_id(kind % 16 <= 4, about);
+    let method = METHODS[usize::from(kind / 16 % 8) % METHODS.len()];
+    let flags = match (kind, method) {
+        (128.., _) => Flags::from(more & 0x0F),
+        // As they should be, so that streams stay open for a while.
+        (_, "Up" | "Both") if kind % 16 <= 4 => Flags::REMOTE_OPEN | Flags::NO_DATA,
+        _ => Flags::NONE,
     };
-    let flags = Flags::from(more & 0x0F);
     let size = usize::from(more >> 2);
     Some(Step::Send(match kind % 16 {
         0..=4 => {
             let head = RequestHead {
                 service: "s",
-                method: METHODS[usize::from(kind / 16) % METHODS.len()],
+                method,
                 timeout_nano: if kind > 240 { -1 } else { 0 },
                 metadata: &[],
             };
@@ -117,8 +141,9 @@ fn step(choices: &mut Choices<'_>) -> Option<Step> {
         5..=9 => encode_data(stream_id, flags, &Raw(&vec![kind; size])).ok()?,
         10 => ping(more.into()).to_vec(),
         11 => pong(stream_id, flags, &[more; 8]),
-        // A header with this payload, or with less of it than it says.
-        12 => {
+        // A header with this payload, or with less of it than it says: seldom, since what follows
+        // may be taken for the rest of it.
+        12 if about > 250 => {
             let header = Header {
                 length: u32::from(more) << (about % 20),
                 stream_id,
@@ -127,8 +152,8 @@ fn step(choices: &mut Choices<'_>) -> Option<Step> {
             };
             [&header.encode()[..], &choices.take(more.into())].concat()
         }
-        13 => choices.take(more.into()),
-        14 => return Some(Step::Wait(Duration::from_millis(u64::from(more) * 10))),
+        13 if about > 250 => choices.take(more.into()),
+        12..=14 => return Some(Step::Wait(Duration::from_millis(u64::from(more) * 10))),
         _ => return Some(Step::Read),
     }))
 }

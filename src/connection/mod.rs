@@ -332,6 +332,7 @@ mod tests {
     use crate::config::{ClientSettings, DriverThread};
     use crate::error::Error;
     use crate::keepalive::{Keepalive, Peer, Role};
+    use crate::transport::ByteStream;
     use crate::wire::{Flags, PING_STREAM_ID, Raw, encode_response};
 
     // A driver that takes a request between the two puts it behind a handler that has ended, and
@@ -339,7 +340,11 @@ mod tests {
     #[test]
     fn a_stream_is_open_until_its_answer_is_on_the_desk() {
         let machine = Machine::new(&Keepalive::off(), Role::Server, 0);
-        let shared = Shared::new(Clock::start(), &machine, None);
+        let shared = Shared::new(
+            Clock::start(),
+            &machine,
+            &ByteStream::new(tokio::io::empty()),
+        );
         shared.claim();
         std::thread::scope(|scope| {
             let desk = shared.desk();
@@ -352,7 +357,8 @@ mod tests {
         assert_eq!((shared.open(), shared.desk().commands.len()), (0, 1));
     }
 
-    // RFC KA-30. Ids are never used again: a late answer to an old call would be taken for that of a new one.
+    // RFC KA-30. Ids are never used again: a late answer to an old call would be taken for that of
+    // a new one.
     #[tokio::test]
     async fn a_connection_that_has_used_its_last_id_says_so_and_goes_on_with_its_calls() {
         let (here, mut there) = tokio::io::duplex(4096);

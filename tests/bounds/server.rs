@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll};
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Sleep, sleep, timeout};
 use ttrpc_keepalive::transport::Transport;
-use ttrpc_keepalive::wire::{Flags, Response, ping, ping_number};
+use ttrpc_keepalive::wire::{Flags, ping, ping_number};
 use ttrpc_keepalive::{
     Accept, Code, Context, MethodOptions, Requests, Responses, ServerBuilder, Status,
 };

@@ -148,6 +148,17 @@ impl Known {
         seen != self.visible()
     }
 
+    pub(crate) fn support(&self) -> Support {
+        self.support
+    }
+
+    /// Takes over whether the peer knows PING. Returns whether watchers see a change.
+    pub(crate) fn learn_support(&mut self, machine: &Machine) -> bool {
+        let seen = self.visible();
+        self.support = machine.support();
+        seen != self.visible()
+    }
+
     /// Takes over the end, once. Returns whether it is new.
     pub(crate) fn end_at(&mut self, now: Duration, end: Option<&ConnectionError>) -> bool {
         if self.end.is_some() || end.is_none() {

@@ -7,10 +7,13 @@
 
 mod support;
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Waker};
 
 use support::*;
 use tokio::io::DuplexStream;
+use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep, sleep_until};
 use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
 use ttrpc_keepalive::transport::Look;
@@ -44,6 +47,34 @@ async fn an_old_peer_costs_one_ping_and_is_known_at_its_first_response() {
     }
     drop(client);
     assert_eq!(server.await.unwrap(), 1);
+}
+
+// RFC KA-23. On another thread than the driver's the answer may be there before its turn is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_is_answered_finds_that_support_is_decided() {
+    for _ in 0..200 {
+        let (client, peer) = scripted(Keepalive::on_demand(), 64 << 10);
+        tokio::spawn(serve_as_of_old(peer));
+        answered_while_looked_at(&client);
+        assert_eq!(client.snapshot().support(), Support::No);
+
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let server = echo().build().unwrap();
+        tokio::spawn(async move { server.serve_connection(there).await });
+        let client = Client::builder().attach(here).unwrap();
+        answered_while_looked_at(&client);
+        assert_eq!(client.snapshot().support(), Support::Yes);
+    }
+}
+
+/// Makes a call and does not wait to be woken, which would take longer than the driver's turn.
+fn answered_while_looked_at(client: &Client) {
+    // Or tokio, which is not given a turn here, would end it for having taken too much of one.
+    let mut call = pin!(unconstrained(say(client)));
+    let mut cx = Context::from_waker(Waker::noop());
+    while call.as_mut().poll(&mut cx).is_pending() {
+        std::thread::yield_now();
+    }
 }
 
 // Part 2 number 18, T53

@@ -82,7 +82,7 @@ impl ClientSide {
         }
         match self.open.queued.handle_end(id) {
             Ended::Call(call) => {
-                turn.machine.handle_response(now);
+                decide_support(turn);
                 turn.machine.handle_call_ended(now);
                 if let Some(deadline) = &call.deadline {
                     self.deadlines.remove(Key::Stream(id), deadline);
@@ -95,7 +95,7 @@ impl ClientSide {
             }
             Ended::Late(record) => {
                 turn.end_sending(id);
-                turn.machine.handle_response(now);
+                decide_support(turn);
                 turn.machine.handle_late_call_ended(now);
                 self.late_responses += 1;
                 let after = record.answered(now);
@@ -103,7 +103,7 @@ impl ClientSide {
             }
             Ended::Again => {
                 turn.end_sending(id);
-                turn.machine.handle_response(now);
+                decide_support(turn);
                 self.repeated_responses += 1;
                 debug!(
                     stream_id = id,
@@ -111,7 +111,7 @@ impl ClientSide {
                 );
             }
             Ended::Ping => {
-                turn.machine.handle_response(now);
+                decide_support(turn);
                 // RFC KA-25: the PING's own id.
                 debug!("the peer answered a PING with a response: it does not know PING");
             }
@@ -270,10 +270,14 @@ const STATUS: u8 = 0x0a;
 /// Bytes of a refusal at most. Longer statuses are not taken apart twice.
 const SHORT: usize = 1024;
 
-/// RFC KA-23: data of a stream decides as a response would, which a stream may never see.
+/// RFC KA-23: a response decides, and so does data of a stream, which may never see one. Told at once
+/// and not at the end of the turn: on another thread, who is answered may look before that.
 fn decide_support(turn: &mut Turn<'_, Command>) {
     if turn.machine.support() == Support::Unknown {
         turn.machine.handle_response(turn.now);
+        let machine = &*turn.machine;
+        let known = &turn.shared.known;
+        known.send_if_modified(|known| known.learn_support(machine));
     }
 }
 

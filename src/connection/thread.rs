@@ -5,6 +5,7 @@
 
 use std::io;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -22,7 +23,9 @@ use crate::transport::{IntoTransport, Transport};
 
 /// A connection whose driver does not run yet.
 pub(crate) struct Connection<S: Side> {
-    driver: Driver<S>,
+    /// On the heap at once: a future keeps room for each place that a value is moved through before
+    /// it rests, and an idle connection would hold its driver four times.
+    driver: Pin<Box<Driver<S>>>,
     /// Where it will run, unless that is here.
     elsewhere: Option<Handle>,
 }
@@ -53,7 +56,10 @@ impl<S: Side> Connection<S> {
         if let Err(error) = moved {
             driver.fail(error);
         }
-        Self { driver, elsewhere }
+        Self {
+            driver: Box::pin(driver),
+            elsewhere,
+        }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<S::Command>> {

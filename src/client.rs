@@ -317,8 +317,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Bytes of requests that wait to be written: at least 1, 16 MiB by default. Beyond it calls
-    /// wait for room, within their timeouts.
+    /// Bytes of requests that wait to be written: at least 1, 16 MiB by default. 64 are counted
+    /// beside each, for its place in memory. Beyond it calls wait for room, within their timeouts.
     pub fn outbox_limit(mut self, bytes: usize) -> Self {
         self.settings.limits.outbox_bytes = bytes;
         self

@@ -16,7 +16,7 @@ use support::*;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::{Flags, ping};
+use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{Client, Listener, MethodOptions, SoftReply, State};
 
 async fn turn() -> MutexGuard<'static, ()> {
@@ -224,6 +224,38 @@ async fn a_flood_of_pings_from_a_peer_that_never_reads_costs_one_slot() {
     drop(there);
     client.closed().await;
     bulk.await.unwrap().unwrap_err();
+}
+
+// Answers of ten bytes, and a limit in bytes: what each takes in memory counts too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_answers_for_a_peer_that_never_reads_take_no_more_than_large_ones() {
+    let _turn = turn().await;
+    let server = echo().owed_limit(8 << 20).build().unwrap();
+    let (here, mut there) = sockets();
+    let before = resident();
+    let serving = tokio::spawn(async move { server.serve_connection(here).await });
+    there.set_write_timeout(Some(ms(500))).unwrap();
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Bytes",
+        timeout_nano: 0,
+        metadata: &[],
+    };
+    let asked = tokio::task::spawn_blocking(move || {
+        let ids = (1u32..2_000_001).step_by(2);
+        let mut written = ids.map_while(|id| {
+            let request = encode_request(id, Flags::NONE, &head, &Raw(b"")).unwrap();
+            there.write_all(&request).ok()
+        });
+        let count = written.by_ref().count();
+        (there, count)
+    });
+    let (there, asked) = asked.await.unwrap();
+    assert!(asked < 1_000_000, "the server has stopped reading");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 40 << 20, "{grown} bytes for {asked} answers");
+    drop(there);
+    serving.await.unwrap();
 }
 
 // Requests are refused, and the refusals wait for a peer that does not read: the server stops

@@ -23,6 +23,10 @@ const SLICES: usize = 64;
 /// look at what has come in.
 const BATCH_BYTES: usize = 256 << 10;
 
+/// What a frame takes beside its bytes, about. Counted, or a limit in bytes would let ten times as
+/// much memory wait in frames of ten bytes.
+const OVERHEAD: usize = 64;
+
 #[derive(Debug)]
 struct Queued {
     kind: Kind,
@@ -75,7 +79,7 @@ pub(super) struct Outbox {
     arrived: VecDeque<Queued>,
     /// The number of the newest frame of a stream.
     newest: u64,
-    /// Unwritten bytes of streams' frames, those on their way included.
+    /// Unwritten bytes of streams' frames, those on their way included, and the overhead of each.
     bytes: usize,
     /// Those of them that are stream data.
     data_bytes: usize,
@@ -119,7 +123,7 @@ impl Outbox {
 
     /// Keeps a frame of data, behind the request that it follows. Returns its number.
     pub(super) fn arrive_data(&mut self, stream_id: u32, frame: Vec<u8>) -> u64 {
-        self.data_bytes = self.data_bytes.saturating_add(frame.len());
+        self.data_bytes = self.data_bytes.saturating_add(frame.len() + OVERHEAD);
         let queued = self.queued(Kind::Data(stream_id), frame);
         self.arrived.push_back(queued);
         self.newest
@@ -136,7 +140,7 @@ impl Outbox {
     }
 
     fn queued(&mut self, kind: Kind, frame: Vec<u8>) -> Queued {
-        self.bytes = self.bytes.saturating_add(frame.len());
+        self.bytes = self.bytes.saturating_add(frame.len() + OVERHEAD);
         self.newest += 1;
         Queued {
             number: self.newest,
@@ -160,7 +164,7 @@ impl Outbox {
             return false;
         };
         if let Some(queued) = self.frames.remove(at) {
-            self.bytes -= queued.frame.len();
+            self.bytes -= queued.frame.len() + OVERHEAD;
         }
         true
     }
@@ -171,8 +175,8 @@ impl Outbox {
         let mut keep = |queued: &Queued| {
             let removed = matches!(queued.kind, Kind::Data(id) if id == stream_id);
             if removed {
-                *bytes -= queued.frame.len();
-                *data_bytes -= queued.frame.len();
+                *bytes -= queued.frame.len() + OVERHEAD;
+                *data_bytes -= queued.frame.len() + OVERHEAD;
             }
             !removed
         };
@@ -329,11 +333,16 @@ impl Batch {
             let of_frame = taken.min(queued.unwritten().len());
             queued.written += of_frame;
             taken -= of_frame;
+            let overhead = if queued.unwritten().is_empty() {
+                OVERHEAD
+            } else {
+                0
+            };
             match queued.kind {
-                Kind::Stream(_) => self.taken_of_streams += of_frame,
+                Kind::Stream(_) => self.taken_of_streams += of_frame + overhead,
                 Kind::Data(_) => {
-                    self.taken_of_streams += of_frame;
-                    self.taken_of_data += of_frame;
+                    self.taken_of_streams += of_frame + overhead;
+                    self.taken_of_data += of_frame + overhead;
                 }
                 Kind::Ping(_) | Kind::Pong(_) => {}
             }

@@ -317,8 +317,9 @@ impl ServerBuilder {
     }
 
     /// Bytes of answers that a client has not taken, on one connection: at least 1, 16 MiB by
-    /// default. Beyond it no more of its requests are read, and those that wait do not begin, until
-    /// it takes some. Responses of streams wait in their senders before it comes to that.
+    /// default. 64 are counted beside each, for its place in memory. Beyond it no more of its
+    /// requests are read, and those that wait do not begin, until it takes some. Responses of
+    /// streams wait in their senders before it comes to that.
     pub fn owed_limit(mut self, bytes: usize) -> Self {
         self.config.limits.owed_bytes = bytes;
         self

@@ -126,7 +126,9 @@ impl ServerSide {
                 }
             },
         };
-        let size = frame.payload.len();
+        // A pair of metadata may have two bytes in the frame.
+        let pairs = request.metadata.len() * size_of::<(String, String)>();
+        let size = frame.payload.len() + pairs;
         let start = if self.waiting.is_empty() {
             self.may_start(turn)
         } else {

@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll};
 use bytes::{Bytes, BytesMut};
 use tokio::time::{Sleep, sleep, timeout};
 use ttrpc_keepalive::transport::Transport;
-use ttrpc_keepalive::wire::{Flags, ping, ping_number};
+use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, ping, ping_number};
 use ttrpc_keepalive::{
     Accept, Code, Context, MethodOptions, Requests, Responses, ServerBuilder, Status,
 };
@@ -142,6 +142,23 @@ async fn behind_16_mib_that_wait_a_request_or_message_is_refused_at_once() {
     let status = timeout(ms(10), refused(&mut peer, 3)).await;
     let status = status.expect("at once");
     assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
+
+    // Pairs of two bytes count as what they take in memory.
+    let (server, _) = endless();
+    let mut peer = served(server.handler_limit(1).build().unwrap());
+    let metadata = vec![(String::new(), String::new()); 4096];
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Work",
+        timeout_nano: 0,
+        metadata: &metadata,
+    };
+    for number in 0..100 {
+        let request = encode_request(2 * number + 1, Flags::NONE, &head, &Raw(b""));
+        peer.send(request.unwrap()).await;
+    }
+    let (refused, _) = peer.expect_response().await;
+    assert!((150..190).contains(&refused), "{refused}");
 }
 
 // row: messages of all streams that no handler has taken

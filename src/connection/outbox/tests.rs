@@ -160,3 +160,20 @@ fn any_split_of_writes_gives_the_same_frames() {
         assert_eq!(wire, whole, "in steps of {step}");
     }
 }
+
+#[test]
+fn what_a_frame_takes_beside_its_bytes_counts_until_it_has_left() {
+    let mut outbox = Outbox::default();
+    outbox.push(1, request(1, 0));
+    outbox.push(3, request(3, 0));
+    outbox.arrive_data(3, request(3, 0));
+    assert_eq!((outbox.bytes(), outbox.owed_bytes()), (3 * 74, 2 * 74));
+    assert!(outbox.remove(1));
+    assert_eq!(outbox.bytes(), 2 * 74);
+    written(&mut outbox, 9);
+    assert_eq!(outbox.bytes(), 2 * 74 - 9);
+    written(&mut outbox, usize::MAX);
+    assert_eq!((outbox.bytes(), outbox.owed_bytes()), (74, 0));
+    outbox.remove_data(3);
+    assert_eq!((outbox.bytes(), outbox.owed_bytes()), (0, 0));
+}

@@ -22,8 +22,11 @@ const CALLERS: usize = 64;
 const RENEWAL: usize = 1_000;
 
 /// How often everything is looked at, and how often that is printed.
-const SAMPLE: Duration = Duration::from_millis(100);
-const PRINTED: u32 = 50;
+const SAMPLE: Duration = Duration::from_millis(10);
+const PRINTED: u32 = 500;
+
+/// Samples that the second half must have, or the line through them says nothing.
+const ENOUGH: usize = 4;
 
 /// For how long answers may come late when all is done.
 const SETTLE: Duration = Duration::from_secs(10);
@@ -44,7 +47,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), String> {
     let result = runtime.block_on(soak(plan, &done));
     done.over.store(true, Relaxed);
     // Not dropped, which would wait for a thread that does not come back.
-    runtime.shutdown_timeout(SAMPLE * 10);
+    runtime.shutdown_timeout(Duration::from_secs(1));
     result.map_err(|failure| failure.0)
 }
 
@@ -112,6 +115,7 @@ async fn soak(plan: &Plan, done: &Arc<Done>) -> Result<(), Failure> {
             },
         }
     }
+    samples.take(done, &lanes, &running)?;
     let grown = samples.judge();
     let left = settle(&lanes, &running, connected).await;
     serving.abort();
@@ -214,7 +218,13 @@ impl Samples {
     fn judge(&self) -> Result<(), Failure> {
         let half = self.all / 2.0;
         let second = self.memory.iter().filter(|(work, _)| *work >= half);
-        let slope = gauges::slope(&second.copied().collect::<Vec<_>>());
+        let second: Vec<_> = second.copied().collect();
+        if second.len() < ENOUGH {
+            return Err("it was over too soon to see whether memory grows"
+                .to_owned()
+                .into());
+        }
+        let slope = gauges::slope(&second);
         let growth = slope * half;
         println!(
             "{} s; memory in the second half: {slope:+.2} B for each call or stream, {:+.2} MiB in all",

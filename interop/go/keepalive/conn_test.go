@@ -149,6 +149,27 @@ func TestUndecidedPingsComeAtDoubleTheDistanceEachAndConvictNobody(t *testing.T)
 	})
 }
 
+// The distance that has grown while nothing was known ends with it.
+func TestPeerThatIsFoundToKnowPingLateIsWatchedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conn, peer := pair(t, Client, watched)
+		for number := range uint64(5) {
+			peer.expect(ping(number + 1))
+		}
+		time.Sleep(time.Second)
+		peer.send(pong(5))
+		begin := time.Now()
+		peer.expect(ping(6))
+		if at := time.Since(begin); at != idle {
+			t.Errorf("PING after %v", at)
+		}
+		time.Sleep(timeout + 1)
+		if !errors.Is(conn.Err(), ErrPingTimeout) {
+			t.Error(conn.Err())
+		}
+	})
+}
+
 // KA-28
 func TestServerAsksOnlyAfterItWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -417,20 +438,5 @@ func TestCloseWakesWhoReadsAndWhoWrites(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	})
-}
-
-// A PONG that a deadline has cut is not torn: the rest of it goes before the next frame.
-func TestControlFrameThatADeadlineCutIsFinishedFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conn, peer := pair(t, Server, Config{})
-		peer.send(ping(7))
-		answer := pong(7)
-		peer.expect(answer[:5])
-		conn.SetWriteDeadline(time.Now().Add(time.Second))
-		time.Sleep(2 * time.Second)
-		conn.SetWriteDeadline(time.Time{})
-		startWrite(t, conn, response(1))
-		peer.expect(answer[5:], response(1))
 	})
 }

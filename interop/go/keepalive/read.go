@@ -73,6 +73,7 @@ func (c *Conn) received(p []byte) error {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	support := c.monitor.support
 	var err error
 	for len(p) > 0 && err == nil {
 		n, part := c.in.advance(p)
@@ -88,7 +89,8 @@ func (c *Conn) received(p []byte) error {
 		p = p[n:]
 	}
 	c.monitor.handleBytes(now)
-	if c.wakeAt.IsZero() {
+	// While nothing was known the timer may have been set for long after the next PING is due now.
+	if c.wakeAt.IsZero() || c.monitor.support != support {
 		c.schedule(now)
 	}
 	c.changed.Broadcast()

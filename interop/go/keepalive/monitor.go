@@ -235,7 +235,7 @@ func (m *monitor) nextLook() time.Time {
 }
 
 func (m *monitor) quarter() time.Duration {
-	return max((m.pingTimeout+3)/4, time.Millisecond)
+	return max((m.pingTimeout-1)/4+1, time.Millisecond)
 }
 
 func later(a, b time.Time) time.Time {

@@ -1,6 +1,7 @@
 package keepalive
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -62,5 +63,13 @@ func TestPollAtAnyTimeAsksToBeCalledLater(t *testing.T) {
 				t.Fatalf("%v: after %v the next call is %v ago", timeouts, step, now.Sub(next))
 			}
 		}
+	}
+}
+
+func TestLongestPingTimeoutIsLookedAtRarely(t *testing.T) {
+	now := time.Now()
+	m := newMonitor(Config{ReadIdleTimeout: idle, PingTimeout: math.MaxInt64, AssumeSupport: true}, true, now)
+	if what, next := m.poll(now.Add(idle), false); what != doPing || next.Sub(now) < 24*time.Hour {
+		t.Errorf("%v, the next look after %v", what, next.Sub(now))
 	}
 }

@@ -43,6 +43,9 @@ type Conn struct {
 	deadline deadline
 	timer    *time.Timer
 	wakeAt   time.Time // zero: timer is not running
+
+	writers       int       // in Write
+	writeDeadline time.Time // with the inner connection while there are any
 }
 
 // Client wraps the connection of a ttrpc client. The Conn owns it from now on.
@@ -139,9 +142,17 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// SetWriteDeadline is that of the wrapped connection. A PING or PONG that it cuts is finished before
-// the next frame.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.inner.SetWriteDeadline(t) }
+// SetWriteDeadline is for Write only: PINGs and PONGs are written also when it has passed. One that
+// it cuts, because a Write waited behind it, is finished before the next frame.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writeDeadline = t
+	if c.writers == 0 {
+		return nil
+	}
+	return c.inner.SetWriteDeadline(t)
+}
 
 // endLocked ends the connection on this side; the first reason stays.
 func (c *Conn) endLocked(reason error) {

@@ -8,10 +8,19 @@ const writeSize = 32 << 10
 // Write sends what the wrapped side says. It may be any part of its stream of frames; PINGs and PONGs
 // go ahead of each frame (KA-15).
 func (c *Conn) Write(p []byte) (written int, err error) {
+	c.beginWrite()
 	if !c.takeTurn() {
+		c.endWrite()
 		return 0, c.Err()
 	}
-	defer c.giveTurn()
+	defer func() {
+		// Ahead of the turn, or a control frame might get this deadline.
+		c.endWrite()
+		c.giveTurn()
+		if err != nil {
+			c.signal() // for a control frame that was cut, and that this did not finish
+		}
+	}()
 	for len(p) > 0 {
 		if c.out.between() {
 			if err := c.writeControl(true); err != nil {
@@ -31,6 +40,27 @@ func (c *Conn) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
+// beginWrite puts the deadline in force, already for who waits for the turn: a control frame that holds
+// it is cut then, and finished later.
+func (c *Conn) beginWrite() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writers++
+	if c.writers == 1 && !c.writeDeadline.IsZero() {
+		c.inner.SetWriteDeadline(c.writeDeadline)
+	}
+}
+
+// endWrite takes the deadline away with the last Write.
+func (c *Conn) endWrite() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writers--
+	if c.writers == 0 && !c.writeDeadline.IsZero() {
+		c.inner.SetWriteDeadline(time.Time{})
+	}
+}
+
 func (c *Conn) takeTurn() bool {
 	select {
 	case <-c.done:
@@ -46,9 +76,10 @@ func (c *Conn) takeTurn() bool {
 }
 
 // giveTurn lets the next one write. Control frames that came in the middle of a frame have been left
-// to it.
+// to it. Where one could not be written the next is not tried at once: on a connection that takes no
+// more bytes and still brings PINGs, that would be a busy loop.
 func (c *Conn) giveTurn() {
-	waiting := c.out.between() && c.controlWaits()
+	waiting := c.out.between() && len(c.unfinished) == 0 && c.controlWaits()
 	<-c.turn
 	if waiting {
 		c.signal()

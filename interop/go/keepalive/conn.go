@@ -10,8 +10,7 @@ import (
 // Conn is a connection that answers PINGs, sends them, and hides both. Make one with [Client] or
 // [Server]. Like any net.Conn it may be used by several goroutines at once, and must be closed.
 //
-// Bytes are passed on as whole frames arrive or are written, in any pieces: PING and PONG stand
-// between frames, never inside one.
+// Frames may be read and written in any pieces. PING and PONG stand between them, never inside one.
 type Conn struct {
 	inner  net.Conn
 	config Config

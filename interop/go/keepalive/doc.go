@@ -34,9 +34,10 @@
 //
 // # Peers that do not know PING
 //
-// A client sends one PING in front of its first request. If the first response comes without a PONG
-// before it, the peer does not know PING: it is sent no more of them, and is never taken for dead. A
-// server sends no PING before it has received one.
+// A client whose ReadIdleTimeout is set sends a PING in front of its first request, or when nothing has
+// been read for so long before that. If the first response comes without a PONG before it, the peer does
+// not know PING: it is sent no more of them, and is never taken for dead. Until then the PING is repeated,
+// each time after twice as long. A server sends no PING before it has received one.
 //
 // # Limits
 //

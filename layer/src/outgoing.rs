@@ -112,9 +112,8 @@ impl Outgoing {
 
     /// Whether something waits that can be written without more bytes of the wrapped side.
     pub(crate) fn has_own(&self, begin: Begin) -> bool {
-        let control = !self.reply.is_empty() || self.ping.is_some();
         self.front_written < self.front.len()
-            || (control && self.is_between_frames())
+            || (self.has_control() && self.is_between_frames())
             || !self.head(begin).is_empty()
     }
 
@@ -128,7 +127,14 @@ impl Outgoing {
             }
         }
         let front = &self.front[self.front_written..];
-        [front, self.head(begin), payload].map(IoSlice::new)
+        // RFC KA-14: a PONG that came to wait while the front was stuck goes ahead of a frame that
+        // has not begun. It is not put behind the front, which a flood of PINGs would lengthen.
+        let (head, payload) = if self.has_control() && self.is_between_frames() {
+            (&[][..], &[][..])
+        } else {
+            (self.head(begin), payload)
+        };
+        [front, head, payload].map(IoSlice::new)
     }
 
     /// What can be written of the present frame's header.
@@ -194,6 +200,10 @@ impl Outgoing {
         }
         self.closed = true;
         self.front.extend_from_slice(self.cutter.partial_head());
+    }
+
+    fn has_control(&self) -> bool {
+        !self.reply.is_empty() || self.ping.is_some()
     }
 
     /// RFC KA-15: not inside a frame.

@@ -231,3 +231,40 @@ async fn a_stream_that_holds_back_passes_on_pings_and_pongs_and_no_more_than_it_
     peer.send(ping_of(9)).await;
     peer.frame(MessageType::PONG).await;
 }
+
+// RFC KA-14
+#[tokio::test(start_paused = true)]
+async fn a_pong_goes_ahead_of_an_answer_even_if_the_pong_before_it_is_stuck() {
+    let (here, there) = tokio::io::duplex(64);
+    let layered = Layered::server(here, &Keepalive::on_demand()).unwrap();
+    let (mut reader, mut writer) = tokio::io::split(layered);
+    let mut peer = Peer::new(there);
+    tokio::spawn(async move {
+        tokio::io::AsyncReadExt::read_to_end(&mut reader, &mut Vec::new()).await
+    });
+    let data = frame(3, 1, 0, &[1; 54]);
+    writer.write_all(&data).await.unwrap();
+    let mut came = vec![0; 5];
+    tokio::io::AsyncReadExt::read_exact(&mut peer.stream, &mut came)
+        .await
+        .unwrap();
+    // Five bytes of its PONG find room.
+    peer.send(ping_of(1)).await;
+    sleep(ms(1)).await;
+    peer.send(ping_of(2)).await;
+    peer.send(request(3, secs(0))).await;
+    sleep(ms(1)).await;
+    // There is room again, and the task that writes runs before the one that reads.
+    let mut rest = [0; 59];
+    tokio::io::AsyncReadExt::read_exact(&mut peer.stream, &mut rest)
+        .await
+        .unwrap();
+    came.extend_from_slice(&rest);
+    writer.write_all(&response(3)).await.unwrap();
+    writer.shutdown().await.unwrap();
+    tokio::io::AsyncReadExt::read_to_end(&mut peer.stream, &mut came)
+        .await
+        .unwrap();
+    let expected = [data, pong_of(1), pong_of(2), response(3)].concat();
+    assert_eq!(came, expected);
+}

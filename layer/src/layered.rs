@@ -1,6 +1,5 @@
 //! The stream around the stream.
 
-use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::pin::Pin;
@@ -17,7 +16,7 @@ use crate::calls::Calls;
 use crate::incoming::Incoming;
 use crate::outgoing::{Begin, Outgoing};
 use crate::timeout::TimeoutScan;
-use crate::wakers::Wakers;
+use crate::wakers::{Turn, Wakers};
 
 mod reading;
 mod telling;
@@ -81,7 +80,7 @@ enum By {
 enum Looking {
     No,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
-    Yielding(Pin<Box<dyn Future<Output = ()> + Send + Sync>>),
+    Yielding(Arc<Turn>),
     /// So many polls have found bytes since it was due.
     Reading(u32),
 }

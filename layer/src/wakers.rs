@@ -1,9 +1,13 @@
-//! One waker for the two tasks that may share a stream.
+//! One waker for the two tasks that may share a stream, and one for a turn of the scheduler.
 
+use std::future::Future;
 use std::mem;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
+
+use tokio::task::yield_now;
 
 /// Wakes the task that reads and the one that writes.
 ///
@@ -68,6 +72,39 @@ impl Wake for Wakers {
     fn wake_by_ref(self: &Arc<Self>) {
         self.woken.store(true, Ordering::Release);
         self.wake_all();
+    }
+}
+
+/// One turn of the scheduler, in which it asks the kernel.
+///
+/// The task may be polled before that is over, whoever else wakes it, so a poll proves nothing.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    over: AtomicBool,
+    wakers: Arc<Wakers>,
+}
+
+impl Turn {
+    pub(crate) fn begin(wakers: &Arc<Wakers>) -> Arc<Self> {
+        let turn = Arc::new(Self {
+            over: AtomicBool::new(false),
+            wakers: Arc::clone(wakers),
+        });
+        let waker = Waker::from(Arc::clone(&turn));
+        // The scheduler has the waker from here on, and the future has done its work.
+        let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
+        turn
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+}
+
+impl Wake for Turn {
+    fn wake(self: Arc<Self>) {
+        self.over.store(true, Ordering::Release);
+        self.wakers.wake_reader();
     }
 }
 

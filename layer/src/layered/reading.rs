@@ -14,6 +14,7 @@ use ttrpc_keepalive::wire::{Flags, Header, MessageType, PING_STREAM_ID, ping_num
 use super::{Layered, Looking};
 use crate::calls::Ended;
 use crate::incoming::Said;
+use crate::wakers::Turn;
 
 /// Polls in a row that found bytes while a judgement was due, before it is made all the same: a
 /// peer that sends without end must not put it off for ever.
@@ -34,7 +35,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         if self.end.is_some() {
             return read;
         }
-        if let Some(drained) = self.looked(cx, read.is_pending(), now) {
+        if let Some(drained) = self.looked(read.is_pending(), now) {
             let look = Look {
                 drained,
                 write_refused: self.is_refused(),
@@ -50,7 +51,10 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         // RFC KA-19: before the wrapped side does anything with what it gets.
         self.write_own(now);
         self.publish(now)?;
-        if read.is_pending() && self.sleep(cx, now) {
+        // A look that waits for the scheduler is woken by it. The timer, which has fired, would only
+        // have this task run again before that.
+        let looking = matches!(self.look, Looking::Yielding(_));
+        if read.is_pending() && !looking && self.sleep(cx, now) {
             cx.waker().wake_by_ref();
         }
         read
@@ -175,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
     ///
     /// The stream has no descriptor that could be asked. Before silence is held against the peer,
     /// the scheduler gets one turn and the stream is read once more.
-    fn looked(&mut self, cx: &mut Context<'_>, found_nothing: bool, now: Duration) -> Option<bool> {
+    fn looked(&mut self, found_nothing: bool, now: Duration) -> Option<bool> {
         if !self.machine.look_due(now) && !self.calls.is_due(now) {
             self.look = Looking::No;
             return None;
@@ -193,12 +197,10 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             return Some(false);
         }
         if let Looking::No | Looking::Reading(_) = self.look {
-            self.look = Looking::Yielding(Box::pin(tokio::task::yield_now()));
+            self.look = Looking::Yielding(Turn::begin(&self.wakers));
         }
-        if let Looking::Yielding(turn) = &mut self.look {
-            if turn.as_mut().poll(cx).is_pending() {
-                return None;
-            }
+        if matches!(&self.look, Looking::Yielding(turn) if !turn.is_over()) {
+            return None;
         }
         self.look = Looking::No;
         Some(true)

@@ -1,8 +1,10 @@
 //! Alive, suspect, dead.
 
-use std::io;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::{Flags, PING_STREAM_ID, pong};
@@ -267,7 +269,7 @@ async fn a_stream_that_cannot_pass_on_a_ping_is_a_peer_that_does_not_read() {
     let mut reader = layered;
     there.write_all(&response(1)[..5]).await.unwrap();
     let mut all = Vec::new();
-    let error = tokio::io::AsyncReadExt::read_to_end(&mut reader, &mut all).await;
+    let error = AsyncReadExt::read_to_end(&mut reader, &mut all).await;
     let reason = dead_reason(&error.unwrap_err());
     assert_eq!(reason, Some(DeadReason::NotReading));
     assert_passed(start, secs(1));
@@ -277,4 +279,62 @@ async fn a_stream_that_cannot_pass_on_a_ping_is_a_peer_that_does_not_read() {
 fn a_layered_stream_goes_where_its_stream_goes() {
     fn goes_anywhere<T: Send + Sync + Unpin + 'static>() {}
     goes_anywhere::<Layered<tokio::net::UnixStream>>();
+}
+
+/// A socket whose peer writes just before it is read at a certain time. The runtime has not
+/// asked the kernel since, and holds the socket for empty.
+struct SpeaksAt {
+    stream: tokio::net::UnixStream,
+    peer: std::os::unix::net::UnixStream,
+    at: Option<Instant>,
+}
+
+impl AsyncRead for SpeaksAt {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.at.is_some_and(|at| at <= Instant::now()) {
+            self.at = None;
+            self.peer.write_all(&response(1)).unwrap();
+            // The task is polled again before the runtime asks the kernel.
+            cx.waker().wake_by_ref();
+        }
+        Pin::new(&mut self.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for SpeaksAt {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_the_runtime_has_not_seen_yet_is_found_before_a_peer_is_dead() {
+    let (stream, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let socket = SpeaksAt {
+        stream: tokio::net::UnixStream::from_std(stream).unwrap(),
+        peer,
+        // The PING leaves at once, and its last look comes a second later.
+        at: Some(Instant::now() + secs(1)),
+    };
+    let assume = watch().peer_support(PeerSupport::Assume);
+    let mut layered = Layered::client(socket, &assume).unwrap();
+    let reading = tokio::spawn(async move { layered.read_u32().await });
+    assert_eq!(reading.await.unwrap().unwrap(), 7);
 }

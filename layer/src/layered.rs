@@ -14,7 +14,7 @@ use ttrpc_keepalive::{ConnectionError, Liveness, Publisher, Traffic};
 
 use crate::calls::Calls;
 use crate::incoming::Incoming;
-use crate::outgoing::{Begin, Outgoing};
+use crate::outgoing::Outgoing;
 use crate::timeout::TimeoutScan;
 use crate::wakers::{Turn, Wakers};
 
@@ -185,13 +185,9 @@ impl<S: AsyncRead + AsyncWrite> AsyncWrite for Layered<S> {
         let this = &mut *self;
         this.check()?;
         this.wakers.set_writer(cx);
-        let now = this.publisher.now();
-        while this.outgoing.has_own(Begin::Now) {
-            ready!(this.offer(&[], Begin::Now, now))?;
-        }
-        ready!(this.flush(now))?;
+        let flushed = this.flush_all();
         this.settle_write()?;
-        Poll::Ready(Ok(()))
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,7 +1,7 @@
 //! From the wrapped side to the peer, PING and PONG between.
 
 use std::io;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -128,6 +128,15 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         if self.unflushed {
             let _ = self.flush(now);
         }
+    }
+
+    /// Writes all that was taken from the wrapped side, and has the stream pass it on.
+    pub(super) fn flush_all(&mut self) -> Poll<io::Result<()>> {
+        let now = self.publisher.now();
+        while self.outgoing.has_own(Begin::Now) {
+            ready!(self.offer(&[], Begin::Now, now))?;
+        }
+        self.flush(now)
     }
 
     /// Has the stream pass on what it holds.

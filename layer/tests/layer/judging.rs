@@ -281,6 +281,21 @@ fn a_layered_stream_goes_where_its_stream_goes() {
     goes_anywhere::<Layered<tokio::net::UnixStream>>();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_waits_is_judged_as_a_write_is() {
+    let (here, _there) = tokio::io::duplex(64);
+    let keepalive = Keepalive::every(secs(100)).timeout(secs(1));
+    let layered = Layered::client(tokio::io::BufStream::new(here), &keepalive).unwrap();
+    let (mut reader, mut writer) = tokio::io::split(layered);
+    tokio::spawn(async move { AsyncReadExt::read_u8(&mut reader).await });
+    sleep(ms(1)).await;
+    writer.write_all(&frame(3, 1, 0, &[0; 300])).await.unwrap();
+    let start = Instant::now();
+    let error = writer.flush().await.unwrap_err();
+    assert_eq!(dead_reason(&error), Some(DeadReason::NotReading));
+    assert_passed(start, secs(1));
+}
+
 /// A socket whose peer writes just before it is read at a certain time. The runtime has not
 /// asked the kernel since, and holds the socket for empty.
 struct SpeaksAt {

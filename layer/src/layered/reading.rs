@@ -74,9 +74,10 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
                     Ok(None) => break,
                     Ok(Some(said)) => self.hear(said, now),
                     Err(error) => {
-                        return Poll::Ready(Err(
-                            self.end_with(ConnectionError::Protocol(error), now)
-                        ));
+                        let error = self.end_with(ConnectionError::Protocol(error), now);
+                        // What came before it is handed on; the next read says the same.
+                        let came = out.filled().len() > before;
+                        return Poll::Ready(if came { Ok(()) } else { Err(error) });
                     }
                 }
             }

@@ -296,6 +296,16 @@ async fn a_flush_that_waits_is_judged_as_a_write_is() {
     assert_passed(start, secs(1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_came_before_bytes_that_are_not_ttrpc_is_handed_on() {
+    let (mut side, mut peer) = client(&watch());
+    peer.send([response(1), b"HTTP/1.1 400".to_vec()].concat())
+        .await;
+    let (came, end) = side.read_on().await.unwrap();
+    assert_eq!(came, response(1));
+    assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidData);
+}
+
 /// A socket whose peer writes just before it is read at a certain time. The runtime has not
 /// asked the kernel since, and holds the socket for empty.
 struct SpeaksAt {

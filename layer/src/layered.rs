@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use ttrpc_keepalive::keepalive::{ConfigError, Keepalive, Machine, Role};
+use ttrpc_keepalive::wire::{Flags, Header, MessageType};
 use ttrpc_keepalive::{ConnectionError, Liveness, Publisher, Traffic};
 
 use crate::calls::Calls;
@@ -83,6 +84,14 @@ enum Looking {
     Yielding(Arc<Turn>),
     /// So many polls have found bytes since it was due.
     Reading(u32),
+}
+
+/// Whether this is the last frame of a server on its stream.
+fn is_last(header: Header) -> bool {
+    match header.message_type {
+        MessageType::DATA => header.flags.contains(Flags::REMOTE_CLOSED),
+        other => other == MessageType::RESPONSE,
+    }
 }
 
 impl<S: AsyncRead + AsyncWrite> Layered<S> {

@@ -11,7 +11,7 @@ use ttrpc_keepalive::ConnectionError;
 use ttrpc_keepalive::keepalive::{Look, Role, WriteFacts};
 use ttrpc_keepalive::wire::{Flags, Header, MessageType, PING_STREAM_ID, ping_number};
 
-use super::{Layered, Looking};
+use super::{Layered, Looking, is_last};
 use crate::calls::Ended;
 use crate::incoming::Said;
 use crate::wakers::Turn;
@@ -152,9 +152,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         if is_response && (id <= self.newest_request || id == PING_STREAM_ID) {
             self.machine.handle_response(now);
         }
-        let closes =
-            header.message_type == MessageType::DATA && header.flags.contains(Flags::REMOTE_CLOSED);
-        if is_response || closes {
+        if is_last(header) {
             self.end_call(id, now);
         }
     }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use ttrpc_keepalive::keepalive::Role;
 use ttrpc_keepalive::wire::{Header, MessageType, ProtocolError};
 
-use super::{By, Layered, Passing};
+use super::{By, Layered, Passing, is_last};
 use crate::outgoing::Begin;
 use crate::timeout::TimeoutScan;
 
@@ -65,7 +65,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
                     scan: TimeoutScan::default(),
                 });
             }
-            (Role::Server, MessageType::RESPONSE) => self.end_call(id, now),
+            (Role::Server, _) if is_last(header) => self.end_call(id, now),
             _ => {}
         }
     }

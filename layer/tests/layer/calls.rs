@@ -174,3 +174,16 @@ async fn a_peer_that_sends_without_end_keeps_no_deadline_from_being_seen() {
     assert_eq!(seen.late_calls_unanswered(), 1);
     assert_eq!(seen.peer(), Summary::Alive);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_ends_a_call_with_its_last_data_too() {
+    let (mut side, mut peer) = server(&Keepalive::on_demand());
+    let _reading = side.read_on();
+    peer.send(request(1, secs(0))).await;
+    sleep(ms(1)).await;
+    assert_eq!(side.liveness.snapshot().calls_in_flight(), 1);
+    side.write(frame(3, 1, 0, b"one")).await;
+    assert_eq!(side.liveness.snapshot().calls_in_flight(), 1);
+    side.write(frame(3, 1, 1, b"the last")).await;
+    assert_eq!(side.liveness.snapshot().calls_in_flight(), 0);
+}

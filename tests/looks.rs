@@ -8,16 +8,19 @@
 mod support;
 
 use std::future::Future;
-use std::pin::pin;
+use std::io::{self, Write};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll};
 
 use support::*;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, sleep_until};
-use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::transport::Look;
-use ttrpc_keepalive::wire::{Flags, pong};
+use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
+use ttrpc_keepalive::transport::{ByteStream, Look};
+use ttrpc_keepalive::wire::{Flags, PING_STREAM_ID, pong};
 use ttrpc_keepalive::{Client, DeadReason, State, Verdict};
 
 /// PING after one second, conviction one second later.
@@ -170,6 +173,68 @@ async fn bytes_that_come_in_the_extra_turn_of_a_blind_transport_are_evidence() {
     drop(peer);
 }
 
+/// A socket whose peer writes just before it is read at a certain time. The runtime has not asked
+/// the kernel since, and holds the socket for empty.
+struct SpeaksAt {
+    stream: UnixStream,
+    peer: std::os::unix::net::UnixStream,
+    at: Option<Instant>,
+}
+
+impl AsyncRead for SpeaksAt {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.at.is_some_and(|at| at <= Instant::now()) {
+            self.at = None;
+            self.peer
+                .write_all(&pong(PING_STREAM_ID, Flags::NONE, &[0; 8]))
+                .unwrap();
+            // As a handle may: the driver is polled again before the runtime asks the kernel.
+            cx.waker().wake_by_ref();
+        }
+        Pin::new(&mut self.stream).poll_read(cx, out)
+    }
+}
+
+impl AsyncWrite for SpeaksAt {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_wake_up_is_not_taken_for_the_extra_turn_of_a_blind_transport() {
+    let (stream, peer) = std::os::unix::net::UnixStream::pair().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let socket = SpeaksAt {
+        stream: UnixStream::from_std(stream).unwrap(),
+        peer,
+        // The PING leaves at once, and its last look comes a second later.
+        at: Some(Instant::now() + secs(1)),
+    };
+    let assume = Keepalive::every(secs(1)).timeout(secs(1));
+    let assume = assume.peer_support(PeerSupport::Assume);
+    let client = Client::builder().keepalive(assume);
+    let client = client.attach(ByteStream::new(socket)).unwrap();
+    sleep(ms(1500)).await;
+    assert_alive(&client);
+}
+
 /// After the first exchange, and with a PING on trial for 0.8 s of 1 s.
 async fn on_trial(client: &Client, peer: &mut BarePeer) -> u64 {
     sleep(ms(1)).await;
@@ -268,7 +333,7 @@ fn a_runtime_whose_tasks_block_it_convicts_nobody() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let stream = tokio::net::UnixStream::from_std(stream).unwrap();
+        let stream = UnixStream::from_std(stream).unwrap();
         let keepalive = Keepalive::every(ms(200)).timeout(ms(200));
         let client = Client::builder()
             .keepalive(keepalive)

@@ -14,8 +14,10 @@ use std::time::Duration;
 use tokio::time::Sleep;
 use tracing::{debug, trace};
 
+mod extra_turn;
 mod telling;
 
+use self::extra_turn::ExtraTurn;
 use super::reader::Reader;
 use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
@@ -63,7 +65,7 @@ pub(crate) struct Driver<S: Side> {
     /// The number of the newest PING; 0 before the first.
     newest_ping: u64,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
-    yielding: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    extra_turn: Option<Arc<ExtraTurn>>,
     /// How many such turns have passed since the look was due.
     yields: u32,
     /// Until then no deadline wakes this task.
@@ -127,7 +129,7 @@ impl<S: Side> Driver<S> {
             armed: None,
             last_run: Duration::ZERO,
             newest_ping: 0,
-            yielding: None,
+            extra_turn: None,
             yields: 0,
             rest_until: Duration::ZERO,
             parked: false,
@@ -388,7 +390,10 @@ impl<S: Side> Driver<S> {
             Reading::More => self.patience(),
             Reading::Drained => match self.transport.poll_look(cx) {
                 Poll::Ready(transport::Look::Empty) => Looked::Drained,
-                Poll::Ready(transport::Look::Blind) if self.yields > 0 => Looked::Drained,
+                Poll::Ready(transport::Look::Blind) if self.yields > 0 => match &self.extra_turn {
+                    Some(turn) if !turn.is_over() => Looked::Wait,
+                    _ => Looked::Drained,
+                },
                 Poll::Ready(_) => self.patience(),
                 Poll::Pending => Looked::Wait,
             },
@@ -433,17 +438,10 @@ impl<S: Side> Driver<S> {
     }
 
     /// Gives the scheduler one turn: a look that is due then reads again, with a clock read anew.
-    fn yield_now(&mut self, cx: &mut Context<'_>) -> Next {
+    fn yield_now(&mut self, cx: &Context<'_>) -> Next {
         self.yields = self.yields.saturating_add(1);
-        let mut yielding: Pin<Box<dyn Future<Output = ()> + Send>> =
-            Box::pin(tokio::task::yield_now());
-        match yielding.as_mut().poll(cx) {
-            Poll::Pending => {
-                self.yielding = Some(yielding);
-                Next::Sleep
-            }
-            Poll::Ready(()) => Next::Turn,
-        }
+        self.extra_turn = Some(ExtraTurn::begin(cx.waker()));
+        Next::Sleep
     }
 
     /// Sets the timer to the earliest deadline of all, and tells handles what they may do alone.
@@ -476,11 +474,6 @@ impl<S: Side> Future for Driver<S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionError> {
         let this = &mut *self;
-        if let Some(yielding) = &mut this.yielding {
-            if yielding.as_mut().poll(cx).is_ready() {
-                this.yielding = None;
-            }
-        }
         let turned = this.turn(cx);
         // After all that makes room in a turn: a call that looked earlier has found none.
         let called = this.shared.end_turn();

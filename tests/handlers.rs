@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
-use tokio::io::DuplexStream;
 use tokio::time::{Duration, Instant, sleep};
-use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request};
+use ttrpc_keepalive::wire::Flags;
 use ttrpc_keepalive::{
     Client, Code, ConfigError, Context, LateOutcome, MethodOptions, OnDeadline, Requests,
     Responses, Server, ServerBuilder, Service, SoftReply, Status,
@@ -49,24 +48,6 @@ fn slow(options: MethodOptions) -> (ServerBuilder, Arc<Seen>) {
         .unary("Slow", Seen::sleep)
         .method("Slow", options);
     (echo().service(service), seen)
-}
-
-/// Calls `demo.Echo/Slow` as a scripted client, with a timeout.
-async fn call_slow(peer: &mut Peer<DuplexStream>, id: u32, takes: &str, timeout: Duration) {
-    let head = RequestHead {
-        service: "demo.Echo",
-        method: "Slow",
-        timeout_nano: timeout.as_nanos().try_into().unwrap(),
-        metadata: &[],
-    };
-    let request = encode_request(id, Flags::NONE, &head, &text(takes)).unwrap();
-    peer.send(request).await;
-}
-
-async fn code(peer: &mut Peer<DuplexStream>, id: u32) -> Code {
-    let (of, response) = peer.expect_response().await;
-    assert_eq!(of, id);
-    response.status.map_or(Code::OK, |status| status.code())
 }
 
 #[tokio::test(start_paused = true)]
@@ -166,8 +147,8 @@ async fn a_late_handler_runs_to_its_end_and_nothing_is_sent_if_late_answers_are_
     let (server, seen) = slow(MethodOptions::new().on_deadline(OnDeadline::DropAnswer));
     let server = server.handler_limit(1).build().unwrap();
     let mut peer = served(server.clone());
-    call_slow(&mut peer, 1, "3000", secs(2)).await;
-    call_slow(&mut peer, 3, "1000", secs(60)).await;
+    call_within(&mut peer, "Slow", 1, "3000", secs(2)).await;
+    call_within(&mut peer, "Slow", 3, "1000", secs(60)).await;
     let start = Instant::now();
     assert_eq!(code(&mut peer, 3).await, Code::OK, "this one is in time");
     assert_passed(start, secs(4));
@@ -182,8 +163,8 @@ async fn a_handler_is_dropped_at_its_callers_deadline_if_asked_for() {
     let (server, seen) = slow(MethodOptions::new().on_deadline(OnDeadline::Cancel));
     let server = server.build().unwrap();
     let mut peer = served(server.clone());
-    call_slow(&mut peer, 1, "3000", secs(2)).await;
-    call_slow(&mut peer, 3, "1000", secs(2)).await;
+    call_within(&mut peer, "Slow", 1, "3000", secs(2)).await;
+    call_within(&mut peer, "Slow", 3, "1000", secs(2)).await;
     let start = Instant::now();
     assert_eq!(code(&mut peer, 3).await, Code::OK);
     assert_eq!(code(&mut peer, 1).await, Code::DEADLINE_EXCEEDED);
@@ -198,9 +179,9 @@ async fn a_handler_has_no_more_than_its_own_timeout_whatever_its_caller_says() {
     let (server, seen) = slow(MethodOptions::new().timeout(secs(5)));
     let mut peer = served(server.build().unwrap());
     let start = Instant::now();
-    call_slow(&mut peer, 1, "9000", secs(60)).await;
-    call_slow(&mut peer, 3, "9000", Duration::ZERO).await; // no deadline
-    call_slow(&mut peer, 5, "4000", secs(2)).await; // late, and answered late
+    call_within(&mut peer, "Slow", 1, "9000", secs(60)).await;
+    call_within(&mut peer, "Slow", 3, "9000", Duration::ZERO).await; // no deadline
+    call_within(&mut peer, "Slow", 5, "4000", secs(2)).await; // late, and answered late
     assert_eq!(code(&mut peer, 5).await, Code::OK);
     assert_passed(start, secs(4));
     let ids = [peer.expect_response().await, peer.expect_response().await];
@@ -284,7 +265,7 @@ async fn a_soft_deadline_answers_in_time_and_the_handler_runs_on() {
     let server = server.build().unwrap();
     let mut peer = served(server.clone());
     let start = Instant::now();
-    call_slow(&mut peer, 1, "3000", secs(2)).await;
+    call_within(&mut peer, "Slow", 1, "3000", secs(2)).await;
     let (id, response) = peer.expect_response().await;
     assert_passed(start, ms(1850));
     assert_eq!((id, response.status), (1, None));
@@ -296,7 +277,7 @@ async fn a_soft_deadline_answers_in_time_and_the_handler_runs_on() {
     assert_eq!((counters.soft_answers, counters.results_dropped), (1, 1));
 
     // One that is in time answers by itself.
-    call_slow(&mut peer, 3, "1800", secs(2)).await;
+    call_within(&mut peer, "Slow", 3, "1800", secs(2)).await;
     let (_, response) = peer.expect_response().await;
     assert_eq!(response.payload[2..], *b"1800");
     assert_eq!(server.counters(), counters);
@@ -308,14 +289,14 @@ async fn with_less_than_the_margin_left_a_handler_still_has_half_of_its_time() {
     let mut peer = served(server.build().unwrap());
     for (id, timeout, answered) in [(1, 300, 150), (3, 200, 100), (5, 100, 50), (7, 10, 5)] {
         let start = Instant::now();
-        call_slow(&mut peer, id, "400", ms(timeout)).await;
+        call_within(&mut peer, "Slow", id, "400", ms(timeout)).await;
         assert_eq!(code(&mut peer, id).await, Code::ABORTED);
         assert_passed(start, ms(answered));
     }
-    call_slow(&mut peer, 9, "40", ms(100)).await;
+    call_within(&mut peer, "Slow", 9, "40", ms(100)).await;
     assert_eq!(code(&mut peer, 9).await, Code::OK);
     // Nobody waits with a clock: there is nothing to be in time for.
-    call_slow(&mut peer, 11, "100000", Duration::ZERO).await;
+    call_within(&mut peer, "Slow", 11, "100000", Duration::ZERO).await;
     let start = Instant::now();
     assert_eq!(code(&mut peer, 11).await, Code::OK);
     assert_passed(start, secs(100));
@@ -363,12 +344,12 @@ async fn a_handler_that_runs_on_behind_its_answer_counts_until_its_end() {
     let server = server.handler_limit(1).build().unwrap();
     let mut peer = served(server.clone());
     let start = Instant::now();
-    call_slow(&mut peer, 1, "3000", secs(2)).await;
-    call_slow(&mut peer, 3, "1000", secs(60)).await;
+    call_within(&mut peer, "Slow", 1, "3000", secs(2)).await;
+    call_within(&mut peer, "Slow", 3, "1000", secs(60)).await;
     assert_eq!(code(&mut peer, 1).await, Code::OK);
     assert_passed(start, ms(1850));
     assert_eq!(seen.counts(), (1, 0), "the next one waits");
-    call_slow(&mut peer, 5, "1000", secs(60)).await;
+    call_within(&mut peer, "Slow", 5, "1000", secs(60)).await;
     assert_eq!(code(&mut peer, 5).await, Code::RESOURCE_EXHAUSTED);
     let stopped = server.shutdown(secs(10)).await;
     assert!(stopped, "it waits for both");
@@ -379,7 +360,7 @@ async fn a_handler_that_runs_on_behind_its_answer_counts_until_its_end() {
     let (server, seen) =
         slow(in_time(SoftReply::message(&text(""))).on_deadline(OnDeadline::Cancel));
     let mut peer = served(server.build().unwrap());
-    call_slow(&mut peer, 1, "3000", secs(2)).await;
+    call_within(&mut peer, "Slow", 1, "3000", secs(2)).await;
     assert_eq!(code(&mut peer, 1).await, Code::OK);
     peer.silence(secs(60)).await;
     assert_eq!(seen.counts(), (1, 0));

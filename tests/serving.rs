@@ -13,9 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
-use tokio::io::DuplexStream;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Duration, Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{
@@ -64,31 +63,13 @@ async fn pings_are_answered_while_all_handlers_are_taken() {
     assert_eq!(peer.frame().await.payload[..], 1u64.to_be_bytes());
 }
 
-/// Calls `demo.Echo/Sleep` as a scripted client, with a timeout.
-async fn wait(peer: &mut Peer<DuplexStream>, id: u32, millis: &str, timeout: Duration) {
-    let head = RequestHead {
-        service: "demo.Echo",
-        method: "Sleep",
-        timeout_nano: timeout.as_nanos().try_into().unwrap(),
-        metadata: &[],
-    };
-    let request = encode_request(id, Flags::NONE, &head, &text(millis)).unwrap();
-    peer.send(request).await;
-}
-
-async fn code(peer: &mut Peer<DuplexStream>, id: u32) -> Code {
-    let (of, response) = peer.expect_response().await;
-    assert_eq!(of, id);
-    response.status.map_or(Code::OK, |status| status.code())
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_request_that_expires_while_it_waits_is_answered_without_its_handler() {
     let server = echo().handler_limit(1).build().unwrap();
     let mut peer = served(server.clone());
     let start = Instant::now();
-    wait(&mut peer, 1, "3000", secs(60)).await;
-    wait(&mut peer, 3, "3000", secs(2)).await;
+    call_within(&mut peer, "Sleep", 1, "3000", secs(60)).await;
+    call_within(&mut peer, "Sleep", 3, "3000", secs(2)).await;
     peer.call(5, "Say", "hello").await;
     assert_eq!(code(&mut peer, 1).await, Code::OK);
     assert_eq!(code(&mut peer, 3).await, Code::DEADLINE_EXCEEDED);
@@ -120,7 +101,7 @@ async fn a_request_that_expires_before_its_task_runs_is_answered_without_its_han
         .unwrap();
     let mut peer = served(server.clone());
     peer.call(1, "Block", "").await;
-    wait(&mut peer, 3, "3000", secs(2)).await;
+    call_within(&mut peer, "Sleep", 3, "3000", secs(2)).await;
     let mut codes = [peer.expect_response().await, peer.expect_response().await];
     codes.sort_by_key(|(id, _)| *id);
     assert_eq!(codes[0].1.status, None);
@@ -133,9 +114,9 @@ async fn a_request_that_expires_before_its_task_runs_is_answered_without_its_han
 async fn requests_that_have_expired_make_room_for_those_that_have_not() {
     let server = echo().handler_limit(1).waiting_limit(2).build().unwrap();
     let mut peer = served(server.clone());
-    wait(&mut peer, 1, "9000", secs(60)).await;
-    wait(&mut peer, 3, "1", secs(2)).await;
-    wait(&mut peer, 5, "1", secs(60)).await;
+    call_within(&mut peer, "Sleep", 1, "9000", secs(60)).await;
+    call_within(&mut peer, "Sleep", 3, "1", secs(2)).await;
+    call_within(&mut peer, "Sleep", 5, "1", secs(60)).await;
     peer.call(7, "Say", "too many").await;
     assert_eq!(code(&mut peer, 7).await, Code::RESOURCE_EXHAUSTED);
     sleep(secs(3)).await;
@@ -260,13 +241,13 @@ async fn a_handler_counts_until_its_end_although_its_connection_has_ended() {
     let server = echo().total_handler_limit(1).build().unwrap();
     let start = Instant::now();
     let mut gone = served(server.clone());
-    wait(&mut gone, 1, "3000", secs(60)).await;
+    call_within(&mut gone, "Sleep", 1, "3000", secs(60)).await;
     sleep(ms(1)).await;
     // Two that wait for it, of which one goes away too.
     let (mut leaves, mut stays) = (served(server.clone()), served(server.clone()));
-    wait(&mut leaves, 1, "1", secs(60)).await;
+    call_within(&mut leaves, "Sleep", 1, "1", secs(60)).await;
     sleep(ms(1)).await;
-    wait(&mut stays, 1, "1", secs(60)).await;
+    call_within(&mut stays, "Sleep", 1, "1", secs(60)).await;
     sleep(ms(1)).await;
     drop((gone, leaves));
     assert_eq!(code(&mut stays, 1).await, Code::OK);

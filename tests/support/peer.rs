@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use ttrpc_keepalive::Code;
 use ttrpc_keepalive::wire::{
     Decoded, Decoder, Flags, Frame, Header, MessageType, Raw, Request, RequestHead, Response,
     encode_data, encode_request, encode_response, ping_number, pong,
@@ -171,4 +172,29 @@ pub(crate) fn junk(message_type: u8, stream_id: u32, flags: Flags, payload: &[u8
 /// The payload of a frame as bytes, for comparison.
 pub(crate) fn bytes(payload: &'static [u8]) -> Bytes {
     Bytes::from_static(payload)
+}
+
+/// Calls a method of `demo.Echo` as a scripted client, with a timeout.
+pub(crate) async fn call_within(
+    peer: &mut Peer<DuplexStream>,
+    method: &str,
+    id: u32,
+    message: &str,
+    timeout: Duration,
+) {
+    let head = RequestHead {
+        service: "demo.Echo",
+        method,
+        timeout_nano: timeout.as_nanos().try_into().unwrap(),
+        metadata: &[],
+    };
+    let request = encode_request(id, Flags::NONE, &head, &text(message)).unwrap();
+    peer.send(request).await;
+}
+
+/// The code of the next response, which is to this call.
+pub(crate) async fn code(peer: &mut Peer<DuplexStream>, id: u32) -> Code {
+    let (of, response) = peer.expect_response().await;
+    assert_eq!(of, id);
+    response.status.map_or(Code::OK, |status| status.code())
 }

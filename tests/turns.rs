@@ -1,4 +1,4 @@
-//! What happens while the driver is in the middle of a turn.
+//! What happens within a turn of the driver, and between two of them.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,14 +9,16 @@ mod support;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use support::*;
 use tokio::net::UnixStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, advance, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::{Flags, pong};
-use ttrpc_keepalive::{Client, Verdict};
+use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, encode_response, pong};
+use ttrpc_keepalive::{Client, Code, Context, Server, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
 
@@ -108,4 +110,103 @@ async fn a_call_made_within_a_turn_ends_at_its_deadline() {
     let error = timeout(secs(10), call).await.unwrap().unwrap_err();
     assert_passed(start, ms(2750));
     assert_eq!(error.verdict(), Some(Verdict::Unresponsive));
+}
+
+// RFC B.7. What was there at the deadline was in time, however many turns it takes to come to it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_has_come_by_the_deadline_counts_whatever_is_in_front_of_it() {
+    let (client, mut peer) = scripted(Keepalive::off(), 1 << 20);
+    let call = tokio::spawn(async move { say_within(&client, secs(2)).await });
+    let (id, _) = peer.request().await;
+    let mut burst = encode_response(999, &Raw(b"")).unwrap().repeat(5000);
+    burst.extend(encode_response(id, &text("hello")).unwrap());
+    peer.send(burst).await;
+    advance(secs(2)).await;
+    call.await.unwrap().unwrap();
+}
+
+/// A client over a socket, its peer, and the number of writes that callers did by themselves.
+fn shortcuts() -> (Client, Peer<UnixStream>, Arc<AtomicU32>) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let transport = Hooked::new(here);
+    let shortcuts = transport.shortcuts();
+    let client = Client::builder()
+        .keepalive(Keepalive::off())
+        .attach(transport)
+        .unwrap();
+    (client, Peer::new(there), shortcuts)
+}
+
+#[tokio::test]
+async fn a_caller_that_is_alone_writes_by_itself() {
+    let (client, mut peer, shortcuts) = shortcuts();
+    tokio::spawn(async move { peer.serve().await });
+    say(&client).await.unwrap();
+    let before = shortcuts.load(Relaxed);
+    for _ in 0..10 {
+        say(&client).await.unwrap();
+    }
+    assert_eq!(shortcuts.load(Relaxed), before + 10);
+}
+
+// The first of them finds itself alone, and would send one frame in front of those of the others.
+#[tokio::test]
+async fn callers_that_are_answered_together_write_together() {
+    let (client, mut peer, shortcuts) = shortcuts();
+    let callers: Vec<_> = (0..8)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for _ in 0..10 {
+                    say(&client).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    let mut by_first = None;
+    for round in 0..10 {
+        let mut answers = Vec::new();
+        for _ in 0..8 {
+            let (id, _) = peer.request().await;
+            answers.extend(encode_response(id, &text("hello")).unwrap());
+        }
+        // In the first round nobody has been answered yet.
+        let by_callers = shortcuts.load(Relaxed);
+        let before = *by_first.get_or_insert(by_callers);
+        assert_eq!(by_callers, before, "in round {round}");
+        peer.send(answers).await;
+    }
+    for caller in callers {
+        caller.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_come_together_are_answered_before_the_last_of_them_begins() {
+    let begun = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&begun);
+    let server = Server::builder()
+        .unary_bytes("demo.Echo", "Count", move |_: Context, request: Bytes| {
+            count.fetch_add(1, Relaxed);
+            async move { Ok(request) }
+        })
+        .build()
+        .unwrap();
+    let mut peer = served(server);
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Count",
+        timeout_nano: 0,
+        metadata: &[],
+    };
+    let burst: Vec<u8> = (0..1000)
+        .flat_map(|call| encode_request(2 * call + 1, Flags::NONE, &head, &Raw(b"")).unwrap())
+        .collect();
+    peer.send(burst).await;
+    assert_eq!(code(&mut peer, 1).await, Code::OK);
+    let begun_by_then = begun.load(Relaxed);
+    assert!(begun_by_then < 500, "{begun_by_then} of 1000");
+    for call in 1..1000 {
+        assert_eq!(code(&mut peer, 2 * call + 1).await, Code::OK);
+    }
 }

@@ -6,11 +6,12 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::task::yield_now;
 use tokio::time::Sleep;
 use tracing::{debug, trace};
 
@@ -33,6 +34,10 @@ pub(super) const STEPS: usize = 16;
 
 /// Bytes read in one turn, about, for the same reason: they may be thousands of small frames.
 const SHARE: usize = 256 << 10;
+
+/// Frames taken in one turn. Whoever they wake has a turn before the rest: its peer can work on the
+/// first answers or requests while this side works on the others. As many as go into one write.
+const FRAMES: usize = 64;
 
 /// Turns before a look is over although there still is something to read. What the kernel held when
 /// the look was due has been read by then; a peer that sends without end would otherwise keep every
@@ -73,6 +78,8 @@ pub(crate) struct Driver<S: Side> {
     parked: bool,
     closing: Closing,
     pongs_coalesced: u64,
+    /// Frames that this turn has taken.
+    frames: usize,
     ended: bool,
 }
 
@@ -135,6 +142,7 @@ impl<S: Side> Driver<S> {
             parked: false,
             closing: Closing::No,
             pongs_coalesced: 0,
+            frames: 0,
             ended: false,
         }
     }
@@ -151,6 +159,7 @@ impl<S: Side> Driver<S> {
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
         let now = self.shared.clock.now();
         let previous_run = std::mem::replace(&mut self.last_run, now);
+        self.frames = 0;
         // First, so that a call that ran out of time before this turn is not written by it.
         self.take_commands(cx, now);
         if self.closing == Closing::Now {
@@ -267,6 +276,9 @@ impl<S: Side> Driver<S> {
         now: Duration,
     ) -> Result<Reading, ConnectionError> {
         let mut share = SHARE;
+        if !self.take_frames(now)? {
+            return Ok(Reading::More);
+        }
         for _ in 0..STEPS {
             if self.park(now) {
                 return Ok(Reading::Parked);
@@ -293,11 +305,34 @@ impl<S: Side> Driver<S> {
             }
             // A handle may have written by itself a request that is answered here.
             self.take_commands(cx, now);
-            while let Some(decoded) = self.reader.next().map_err(ConnectionError::Protocol)? {
-                self.handle_decoded(decoded, now);
+            if !self.take_frames(now)? {
+                return Ok(Reading::More);
             }
         }
         Ok(Reading::More)
+    }
+
+    /// Takes apart what was read. `false` if some of it is left for the next turn.
+    fn take_frames(&mut self, now: Duration) -> Result<bool, ConnectionError> {
+        // A look asks for all that has come, and so does the end.
+        let due = self.writer.has_failed() || self.machine.look_due(now) || self.side.look_due(now);
+        while self.take_frame(now)? {
+            self.frames += 1;
+            if self.frames >= FRAMES && !due && self.reader.may_pause() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// `false` if all that was read is taken.
+    fn take_frame(&mut self, now: Duration) -> Result<bool, ConnectionError> {
+        let decoded = self.reader.next().map_err(ConnectionError::Protocol)?;
+        let taken = decoded.is_some();
+        if let Some(decoded) = decoded {
+            self.handle_decoded(decoded, now);
+        }
+        Ok(taken)
     }
 
     /// Whether reading has to wait until the peer takes what it is owed.
@@ -460,7 +495,9 @@ impl<S: Side> Driver<S> {
             return Next::Turn;
         }
         let mut desk = self.shared.desk();
-        desk.direct = self.writer.is_free() && self.machine.call_start_is_quiet();
+        // Who was answered together is about to call again together: one write carries all of it.
+        let alone = self.frames <= 1;
+        desk.direct = alone && self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
         Next::Sleep
     }
@@ -480,8 +517,9 @@ impl<S: Side> Future for Driver<S> {
         match turned {
             Ok(Next::Sleep) if !called => Poll::Pending,
             Ok(_) => {
-                // Through the scheduler, so that other tasks have their turn between.
-                cx.waker().wake_by_ref();
+                // Through the scheduler, so that other tasks have their turn between. Not by waking
+                // this one: where one thread does everything, the task that runs it would be last.
+                let _ = pin!(yield_now()).poll(cx);
                 Poll::Pending
             }
             Err(end) => {

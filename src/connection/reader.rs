@@ -28,6 +28,8 @@ pub(super) struct Reader {
     chunk: BytesMut,
     /// Bytes of the chunk that the decoder has taken.
     taken: usize,
+    /// Whether a PING is among the others, once that was asked.
+    ping: Option<bool>,
     /// Whether the payload before was a large one.
     large: bool,
 }
@@ -50,6 +52,7 @@ impl Reader {
         self.chunk.clear();
         self.chunk.reserve(CHUNK);
         self.taken = 0;
+        self.ping = None;
         let limit = if self.large { BEHIND_LARGE } else { CHUNK };
         let read = ready!(transport.poll_read(cx, &mut self.chunk, limit));
         self.large = false;
@@ -67,8 +70,19 @@ impl Reader {
         decoded
     }
 
-    /// Gives the buffer back to the thread. Everything read has been taken.
+    /// Whether frames were read that are not taken yet, and may wait while others have the thread.
+    /// A PING may not: that handlers are busy is nothing that its answer depends on (RFC KA-19).
+    pub(super) fn may_pause(&mut self) -> bool {
+        let rest = self.chunk.get(self.taken..).unwrap_or_default();
+        let decoder = &self.decoder;
+        !rest.is_empty() && !*self.ping.get_or_insert_with(|| decoder.finds_ping(rest))
+    }
+
+    /// Gives the buffer back to the thread, unless it is needed again.
     pub(super) fn rest(&mut self) {
+        if self.taken < self.chunk.len() {
+            return;
+        }
         if self.chunk.capacity() > 0 {
             CHUNKS.set(std::mem::take(&mut self.chunk));
         }

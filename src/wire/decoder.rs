@@ -5,7 +5,9 @@ use std::mem;
 use bytes::BytesMut;
 
 use super::frame::Frame;
-use super::header::{Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader};
+use super::header::{
+    HEADER_LENGTH, Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader,
+};
 use crate::buffers;
 
 /// Makes frames of bytes that come in pieces of any size.
@@ -132,6 +134,23 @@ impl Decoder {
             State::Skip { remaining } => *remaining > 0,
             State::Payload { .. } | State::Failed(_) => true,
         }
+    }
+
+    /// Whether a PING begins within `input`, that follows the frame which was decoded last.
+    pub(crate) fn finds_ping(&self, mut input: &[u8]) -> bool {
+        let mut passed = match self.state {
+            State::Skip { remaining } => remaining,
+            _ => 0,
+        };
+        while let Some(bytes) = input.get(passed..).and_then(<[u8]>::first_chunk) {
+            let header = Header::decode(bytes);
+            if header.message_type == MessageType::PING {
+                return true;
+            }
+            input = &input[passed..];
+            passed = header.payload_length().saturating_add(HEADER_LENGTH);
+        }
+        false
     }
 
     /// Judges a header. `None`: the payload is not complete yet.
@@ -266,7 +285,7 @@ const WORTH_A_READ: usize = 16 << 10;
 #[cfg(test)]
 mod tests {
     use super::super::frame::ping;
-    use super::super::header::{Flags, HEADER_LENGTH};
+    use super::super::header::Flags;
     use super::*;
 
     fn header(message_type: MessageType, length: usize) -> Header {

@@ -22,6 +22,21 @@ pub(crate) struct Hooked<T> {
     credentials: Option<PeerCredentials>,
     shortcut: bool,
     reads: Arc<AtomicU32>,
+    shortcuts: Arc<AtomicU32>,
+}
+
+/// Counts what it passes on.
+#[derive(Debug)]
+struct Counted {
+    shortcut: Arc<dyn Shortcut>,
+    writes: Arc<AtomicU32>,
+}
+
+impl Shortcut for Counted {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.shortcut.try_write(slices)
+    }
 }
 
 impl<T: Transport> Hooked<T> {
@@ -34,6 +49,7 @@ impl<T: Transport> Hooked<T> {
             credentials: None,
             shortcut: true,
             reads: Arc::default(),
+            shortcuts: Arc::default(),
         }
     }
 
@@ -75,6 +91,11 @@ impl<T: Transport> Hooked<T> {
     /// Counts reads, of which each turn of the driver does one at least.
     pub(crate) fn reads(&self) -> Arc<AtomicU32> {
         Arc::clone(&self.reads)
+    }
+
+    /// Counts the writes that callers did by themselves, past the driver.
+    pub(crate) fn shortcuts(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.shortcuts)
     }
 }
 
@@ -121,6 +142,8 @@ impl<T: Transport> Transport for Hooked<T> {
     }
 
     fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
-        self.stream.shortcut().filter(|_| self.shortcut)
+        let shortcut = self.stream.shortcut().filter(|_| self.shortcut)?;
+        let writes = Arc::clone(&self.shortcuts);
+        Some(Arc::new(Counted { shortcut, writes }))
     }
 }

@@ -6,15 +6,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-
-use crate::buffers;
-use crate::connection::{Exchange, Handle, Outgoing, Payload};
+use crate::codec::Decode;
+use crate::connection::{Exchange, Handle, Outgoing, Payload, Received};
 use crate::error::Error;
 use crate::hook::Outcome;
 use crate::wire::{Flags, Response};
-
-type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
 
 /// A unary call that is being prepared; awaiting it makes it.
 ///
@@ -120,11 +116,7 @@ impl<R> CallFuture<'_, R> {
         // Here and not in the driver: decoding a large message must not hold up a PONG.
         let response = Response::from_envelope(envelope).map_err(Error::InvalidResponse)?;
         Poll::Ready(match response.status {
-            None => {
-                let message = (self.decode)(&response.payload).map_err(Error::InvalidMessage);
-                buffers::give_bytes(response.payload);
-                message
-            }
+            None => (self.decode)(Received::Own(response.payload)).map_err(Error::InvalidMessage),
             Some(status) => {
                 let evidence = self.handle.shared().snapshot().evidence();
                 Err(Error::from_status(status, evidence, self.timeout))

@@ -9,6 +9,7 @@ use protobuf::Message;
 use tracing::debug;
 
 use crate::call::Call;
+use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::config::{ClientSettings, DriverThread, check_limits};
 use crate::connection::{ClientSide, Connection, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
@@ -16,9 +17,7 @@ use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
-use crate::streaming::{
-    Receiver, Reply, Sender, StreamCall, decode_bytes, decode_message, encode_bytes, encode_message,
-};
+use crate::streaming::{Receiver, Reply, Sender, StreamCall};
 use crate::transport::{Address, IntoTransport, PeerCredentials};
 
 /// The client's end of one connection.
@@ -57,9 +56,7 @@ impl Client {
         request: &'a Q,
     ) -> Call<'a, R> {
         let message = Payload::Message(request);
-        Call::new(&self.handle, service, method, message, |payload| {
-            R::parse_from_tokio_bytes(payload)
-        })
+        Call::new(&self.handle, service, method, message, decode_message)
     }
 
     /// Prepares a unary call with bytes, for messages that are encoded elsewhere.
@@ -74,9 +71,7 @@ impl Client {
         request: &'a [u8],
     ) -> Call<'a, Bytes> {
         let message = Payload::Bytes(request);
-        Call::new(&self.handle, service, method, message, |payload| {
-            Ok(payload.clone())
-        })
+        Call::new(&self.handle, service, method, message, decode_bytes)
     }
 
     /// Prepares a call with one request and many responses. Awaiting it yields the [`Receiver`] of

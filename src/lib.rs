@@ -466,6 +466,7 @@ mod buffers;
 mod call;
 mod client;
 mod clock;
+mod codec;
 mod config;
 mod connection;
 mod error;

@@ -9,35 +9,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
-use protobuf::Message;
 
 use crate::call::outcome;
+use crate::codec::{Decode, Encode};
 use crate::connection::{
-    self, Guard, Handle, Messages, NotSent, Outgoing, Outlet, Payload, StreamEnd,
+    self, Guard, Handle, Messages, NotSent, Outgoing, Outlet, Payload, Received, StreamEnd,
 };
 use crate::error::{ConnectionError, Error};
 use crate::hook::Outcome;
-use crate::wire::{Flags, Oversized, Raw, Response, encode_data};
-
-pub(crate) type Encode<Q> = fn(u32, &Q) -> Result<Vec<u8>, Oversized>;
-pub(crate) type Decode<R> = fn(&Bytes) -> protobuf::Result<R>;
-
-pub(crate) fn encode_message<Q: Message>(id: u32, message: &Q) -> Result<Vec<u8>, Oversized> {
-    encode_data(id, Flags::NONE, message)
-}
-
-pub(crate) fn encode_bytes(id: u32, message: &[u8]) -> Result<Vec<u8>, Oversized> {
-    encode_data(id, Flags::NONE, &Raw(message))
-}
-
-pub(crate) fn decode_message<R: Message>(payload: &Bytes) -> protobuf::Result<R> {
-    R::parse_from_tokio_bytes(payload)
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "decodes as others do")]
-pub(crate) fn decode_bytes(payload: &Bytes) -> protobuf::Result<Bytes> {
-    Ok(payload.clone())
-}
+use crate::wire::{Flags, Response};
 
 /// A streaming call that is being prepared; awaiting it opens the stream and yields its halves `H`.
 ///
@@ -232,7 +212,8 @@ impl<Q: ?Sized> Sender<Q> {
     }
 
     /// Queues a message to be written, after those that were sent before it. Waits while more than
-    /// [`outbox_limit`](crate::ClientBuilder::outbox_limit) bytes of the connection are unwritten.
+    /// [`outbox_limit`](crate::ClientBuilder::outbox_limit) bytes of the connection are unwritten,
+    /// and gives other tasks a turn every 16 KiB.
     ///
     /// It says that the message will be written if the connection and the stream last, not that it
     /// was, and not that the peer has done something with it.
@@ -250,7 +231,10 @@ impl<Q: ?Sized> Sender<Q> {
     /// streams wait behind it.
     pub async fn send(&mut self, message: &Q) -> Result<(), Error> {
         let encode = self.encode;
-        let sent = self.outlet.send(|id| encode(id, message)).await;
+        let sent = self
+            .outlet
+            .send(|id, frame| encode(id, message, frame))
+            .await;
         sent.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => Error::RequestTooLarge(oversized),
             NotSent::Ended => Error::StreamEnded,
@@ -328,13 +312,13 @@ impl<R> Receiver<R> {
                 match self.half.decode_response(&envelope) {
                     // A success that has no message is the plain end.
                     Ok(payload) if payload.is_empty() => Err(None),
-                    Ok(payload) => Ok(payload),
+                    Ok(payload) => Ok(Received::Own(payload)),
                     Err(error) => Err(Some(error)),
                 }
             }
         };
         Poll::Ready(match message {
-            Ok(payload) => Some((self.decode)(&payload).map_err(Error::InvalidMessage)),
+            Ok(message) => Some((self.decode)(message).map_err(Error::InvalidMessage)),
             Err(end) => {
                 let failed = end.as_ref().map(Outcome::Failed);
                 self.half.guard.end(failed.unwrap_or(Outcome::Answered));
@@ -388,8 +372,9 @@ impl<R> Future for Reply<R> {
         let result = ready!(Pin::new(&mut self.reply).poll(cx));
         let envelope = result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()));
         let payload = envelope.and_then(|envelope| self.half.decode_response(&envelope));
-        let result =
-            payload.and_then(|payload| (self.decode)(&payload).map_err(Error::InvalidMessage));
+        let result = payload.and_then(|payload| {
+            (self.decode)(Received::Own(payload)).map_err(Error::InvalidMessage)
+        });
         self.half.guard.end(outcome(&result));
         Poll::Ready(result)
     }

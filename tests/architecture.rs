@@ -24,6 +24,7 @@ const STOREYS: &[&str] = &[
     "config",
     "transport",
     "connection",
+    "codec",
     "call",
     "streaming",
     "client",

@@ -18,7 +18,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, advance, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, encode_response, pong};
-use ttrpc_keepalive::{Client, Code, Context, Server, Verdict};
+use ttrpc_keepalive::{Client, Code, Context, Responses, Server, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
 
@@ -208,5 +208,36 @@ async fn requests_that_come_together_are_answered_before_the_last_of_them_begins
     assert!(begun_by_then < 500, "{begun_by_then} of 1000");
     for call in 1..1000 {
         assert_eq!(code(&mut peer, 2 * call + 1).await, Code::OK);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
+    let sent = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&sent);
+    let server = Server::builder()
+        .server_stream_bytes(
+            "demo.Stream",
+            "Many",
+            move |_: Context, _: Bytes, mut out: Responses<[u8]>| {
+                let count = Arc::clone(&count);
+                async move {
+                    for _ in 0..10_000 {
+                        out.send(&[7; 100]).await?;
+                        count.fetch_add(1, Relaxed);
+                    }
+                    Ok(())
+                }
+            },
+        )
+        .build()
+        .unwrap();
+    let mut peer = served(server);
+    peer.open(1, "Many", Flags::REMOTE_CLOSED, b"").await;
+    peer.expect_data().await;
+    let sent_by_then = sent.load(Relaxed);
+    assert!(sent_by_then < 1000, "{sent_by_then} of 10,000");
+    for _ in 1..10_000 {
+        peer.expect_data().await;
     }
 }

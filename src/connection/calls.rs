@@ -10,7 +10,7 @@ use tracing::debug;
 
 use super::call::{Call, Command, Key, OpenCalls, Probe};
 use super::deadlines::{Deadlines, Wrote};
-use super::inbox::Overflow;
+use super::inbox::{Overflow, Received};
 use super::side::{Side, Turn};
 use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
 use crate::keepalive::{CallDeadline, Role, Support, Unknown, Verdict, WriteFacts};
@@ -119,35 +119,6 @@ impl ClientSide {
                 // RFC KA-39: a call that expired as it found room may have left a half-close here.
                 turn.end_sending(id);
                 debug!(stream_id = id, "a response to no call is dropped");
-            }
-        }
-    }
-
-    /// A DATA frame has come.
-    fn handle_data(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) {
-        let Header {
-            stream_id: id,
-            flags,
-            ..
-        } = frame.header;
-        let Some(call) = self.open.queued.find(id) else {
-            return self.handle_late_data(id, flags, turn);
-        };
-        decide_support(turn);
-        let Some((inbox, data)) = call.peer.handle_data(flags) else {
-            return self.fail((id, flags), Error::UnexpectedData, turn);
-        };
-        if let Data::Message | Data::Last = data {
-            if let Err(overflow) = inbox.push(frame.payload) {
-                let Overflow { size, limit } = overflow;
-                return self.fail((id, flags), Error::StreamOverflow { size, limit }, turn);
-            }
-        }
-        if let Data::Last | Data::End = data {
-            inbox.close();
-            if self.close(Key::Stream(id), turn).is_some() {
-                turn.end_sending(id);
-                turn.machine.handle_call_ended(turn.now);
             }
         }
     }
@@ -347,8 +318,31 @@ impl Side for ClientSide {
         let id = frame.header.stream_id;
         match frame.header.message_type {
             MessageType::RESPONSE => self.handle_response(id, Ok(frame.payload), turn),
-            MessageType::DATA => self.handle_data(frame, turn),
             other => debug!(stream_id = id, message_type = ?other, "a frame for nobody is dropped"),
+        }
+    }
+
+    fn handle_data(&mut self, header: Header, message: Received<'_>, turn: &mut Turn<'_, Command>) {
+        let (id, flags) = (header.stream_id, header.flags);
+        let Some(call) = self.open.queued.find(id) else {
+            return self.handle_late_data(id, flags, turn);
+        };
+        decide_support(turn);
+        let Some((inbox, data)) = call.peer.handle_data(flags) else {
+            return self.fail((id, flags), Error::UnexpectedData, turn);
+        };
+        if let Data::Message | Data::Last = data {
+            if let Err(overflow) = inbox.push(message) {
+                let Overflow { size, limit } = overflow;
+                return self.fail((id, flags), Error::StreamOverflow { size, limit }, turn);
+            }
+        }
+        if let Data::Last | Data::End = data {
+            inbox.close();
+            if self.close(Key::Stream(id), turn).is_some() {
+                turn.end_sending(id);
+                turn.machine.handle_call_ended(turn.now);
+            }
         }
     }
 

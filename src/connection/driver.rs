@@ -19,6 +19,7 @@ mod extra_turn;
 mod telling;
 
 use self::extra_turn::ExtraTurn;
+use super::inbox::Received;
 use super::reader::Reader;
 use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
@@ -327,6 +328,19 @@ impl<S: Side> Driver<S> {
 
     /// `false` if all that was read is taken.
     fn take_frame(&mut self, now: Duration) -> Result<bool, ConnectionError> {
+        if let Some((header, message)) = self.reader.next_small() {
+            trace!(?header, "received");
+            let mut turn = Turn {
+                now,
+                closing: self.closing != Closing::No,
+                parked: self.parked,
+                machine: &mut self.machine,
+                shared: &self.shared,
+            };
+            self.side
+                .handle_data(header, Received::Shared(message), &mut turn);
+            return Ok(true);
+        }
         let decoded = self.reader.next().map_err(ConnectionError::Protocol)?;
         let taken = decoded.is_some();
         if let Some(decoded) = decoded {
@@ -393,6 +407,10 @@ impl<S: Side> Driver<S> {
                     known.send_if_modified(|known| known.learn_support(machine));
                 }
                 self.with_side(now, |side, turn| side.handle_pong(round_trip, turn));
+            }
+            MessageType::DATA => {
+                let message = Received::Own(frame.payload);
+                self.with_side(now, |side, turn| side.handle_data(header, message, turn));
             }
             _ => self.with_side(now, |side, turn| side.handle_frame(frame, turn)),
         }

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -15,10 +16,32 @@ use bytes::Bytes;
 /// otherwise and a flood of them without a bound.
 pub(crate) const MESSAGE_OVERHEAD: usize = 64;
 
+/// A message of a stream as it lies in memory.
+#[derive(Debug)]
+pub(crate) enum Received<'a> {
+    /// In memory of its own.
+    Own(Bytes),
+    /// A small one, in memory that it shares with others for a while.
+    Shared(&'a [u8]),
+}
+
+impl Deref for Received<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
 /// A queue of one stream. `E` is what it may fail with.
 #[derive(Debug)]
 pub(crate) struct Inbox<E> {
     state: Mutex<State<E>>,
+    /// Bytes that wait, in the state or with the receiver. The driver adds under the lock.
+    bytes: AtomicUsize,
     /// Bytes that may wait.
     limit: usize,
     /// What waits in this and other queues, if they have a bound together.
@@ -54,10 +77,75 @@ impl Total {
 
 #[derive(Debug)]
 struct State<E> {
-    messages: VecDeque<Bytes>,
-    bytes: usize,
+    messages: Queue,
     end: End<E>,
     receiver: Receiver,
+}
+
+/// Messages in their order.
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Queued>,
+    /// The shared ones, one behind the other.
+    shared: Vec<u8>,
+    /// Bytes of them that are taken.
+    taken: usize,
+}
+
+#[derive(Debug)]
+enum Queued {
+    Own(Bytes),
+    /// So many bytes of those that are shared.
+    Shared(usize),
+}
+
+/// Bytes that small messages share. A queue that grows longer is one that nobody reads, and has the
+/// memory that it counts.
+const SHARED: usize = 64 << 10;
+
+/// Messages, and bytes that they share, for which a queue keeps its memory while its receiver waits: a
+/// quiet stream is to hold little.
+const KEPT: (usize, usize) = (64, 4 << 10);
+
+impl Queue {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    fn push(&mut self, message: Received<'_>) {
+        self.messages.push_back(match message {
+            Received::Own(bytes) => Queued::Own(bytes),
+            Received::Shared(bytes) if self.shared.len() + bytes.len() <= SHARED => {
+                self.shared.extend_from_slice(bytes);
+                Queued::Shared(bytes.len())
+            }
+            Received::Shared(bytes) => Queued::Own(Bytes::copy_from_slice(bytes)),
+        });
+    }
+
+    fn pop(&mut self) -> Option<Received<'_>> {
+        Some(match self.messages.pop_front()? {
+            Queued::Own(bytes) => Received::Own(bytes),
+            Queued::Shared(length) => {
+                let begin = self.taken;
+                self.taken += length;
+                Received::Shared(&self.shared[begin..self.taken])
+            }
+        })
+    }
+
+    /// Makes an empty queue ready for others.
+    fn reset(&mut self) {
+        self.shared.clear();
+        self.taken = 0;
+    }
+
+    /// Gives memory back: nothing waits.
+    fn rest(&mut self) {
+        if self.messages.capacity() > KEPT.0 || self.shared.capacity() > KEPT.1 {
+            *self = Self::default();
+        }
+    }
 }
 
 /// What follows the messages that are here.
@@ -90,30 +178,32 @@ impl<E> Inbox<E> {
     pub(crate) fn new(limit: usize, total: Option<Arc<Total>>) -> (Arc<Self>, Messages<E>) {
         let inbox = Arc::new(Self {
             state: Mutex::new(State {
-                messages: VecDeque::new(),
-                bytes: 0,
+                messages: Queue::default(),
                 end: End::Open,
                 receiver: Receiver::Busy,
             }),
+            bytes: AtomicUsize::new(0),
             limit,
             total,
         });
         let messages = Messages {
             inbox: Arc::clone(&inbox),
+            taken: Queue::default(),
         };
         (inbox, messages)
     }
 
     /// Adds a message. One always fits into an empty queue, or a low limit would refuse messages
     /// that a frame can carry.
-    pub(crate) fn push(&self, message: Bytes) -> Result<(), Overflow> {
+    pub(crate) fn push(&self, message: Received<'_>) -> Result<(), Overflow> {
         let mut state = self.state();
         if matches!(state.receiver, Receiver::Gone) {
             return Ok(());
         }
         let length = message.len() + MESSAGE_OVERHEAD;
-        let size = state.bytes.saturating_add(length);
-        if size > self.limit && !state.messages.is_empty() {
+        let waiting = self.bytes.load(Relaxed);
+        let size = waiting.saturating_add(length);
+        if size > self.limit && waiting > 0 {
             return Err(Overflow {
                 size,
                 limit: self.limit,
@@ -122,8 +212,8 @@ impl<E> Inbox<E> {
         if let Some(total) = &self.total {
             total.add(length)?;
         }
-        state.bytes = size;
-        state.messages.push_back(message);
+        self.bytes.fetch_add(length, Relaxed);
+        state.messages.push(message);
         wake(state);
         Ok(())
     }
@@ -148,6 +238,7 @@ impl<E> Inbox<E> {
 
     /// So many bytes do not wait here any more.
     fn taken(&self, length: usize) {
+        self.bytes.fetch_sub(length, Relaxed);
         if let Some(total) = &self.total {
             total.bytes.fetch_sub(length, Relaxed);
         }
@@ -173,23 +264,30 @@ fn wake<E>(mut state: MutexGuard<'_, State<E>>) {
 #[derive(Debug)]
 pub(crate) struct Messages<E> {
     inbox: Arc<Inbox<E>>,
+    /// All that waited when the lock was last needed. They still count.
+    taken: Queue,
 }
 
 impl<E> Messages<E> {
     /// The next message, then what the stream failed with, if it did, then `None`.
-    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Bytes, E>>> {
+    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Received<'_>, E>>> {
+        if !self.taken.is_empty() {
+            return Poll::Ready(self.next_taken());
+        }
+        self.taken.reset();
         let mut state = self.inbox.state();
-        if let Some(message) = state.messages.pop_front() {
-            let length = message.len() + MESSAGE_OVERHEAD;
-            state.bytes -= length;
-            self.inbox.taken(length);
-            return Poll::Ready(Some(Ok(message)));
+        if !state.messages.is_empty() {
+            mem::swap(&mut state.messages, &mut self.taken);
+            drop(state);
+            return Poll::Ready(self.next_taken());
         }
         match mem::replace(&mut state.end, End::Closed) {
             End::Closed => Poll::Ready(None),
             End::Failed(error) => Poll::Ready(Some(Err(error))),
             End::Open => {
                 state.end = End::Open;
+                state.messages.rest();
+                self.taken.rest();
                 match &mut state.receiver {
                     Receiver::Waiting(waker) => waker.clone_from(cx.waker()),
                     receiver => *receiver = Receiver::Waiting(cx.waker().clone()),
@@ -198,6 +296,12 @@ impl<E> Messages<E> {
             }
         }
     }
+
+    fn next_taken(&mut self) -> Option<Result<Received<'_>, E>> {
+        let message = self.taken.pop()?;
+        self.inbox.taken(message.len() + MESSAGE_OVERHEAD);
+        Some(Ok(message))
+    }
 }
 
 impl<E> Drop for Messages<E> {
@@ -205,7 +309,7 @@ impl<E> Drop for Messages<E> {
         let messages = {
             let mut state = self.inbox.state();
             state.receiver = Receiver::Gone;
-            self.inbox.taken(mem::take(&mut state.bytes));
+            self.inbox.taken(self.inbox.bytes.load(Relaxed));
             mem::take(&mut state.messages)
         };
         drop(messages);
@@ -216,16 +320,21 @@ impl<E> Drop for Messages<E> {
 mod tests {
     use super::*;
 
+    fn own(bytes: impl Into<Bytes>) -> Received<'static> {
+        Received::Own(bytes.into())
+    }
+
     fn next(messages: &mut Messages<&'static str>) -> Poll<Option<Result<Bytes, &'static str>>> {
-        messages.poll_next(&Context::from_waker(Waker::noop()))
+        let polled = messages.poll_next(&Context::from_waker(Waker::noop()));
+        polled.map_ok(|message| Bytes::copy_from_slice(&message))
     }
 
     #[test]
     fn messages_come_in_order_and_before_the_error_that_follows_them() {
         let (inbox, mut messages) = Inbox::new(1000, None);
         assert!(next(&mut messages).is_pending());
-        inbox.push(Bytes::from_static(b"one")).unwrap();
-        inbox.push(Bytes::new()).unwrap();
+        inbox.push(Received::Shared(b"one")).unwrap();
+        inbox.push(own("")).unwrap();
         inbox.fail("reset");
         inbox.close();
         assert_eq!(next(&mut messages), Poll::Ready(Some(Ok("one".into()))));
@@ -241,25 +350,25 @@ mod tests {
             let (inbox, mut messages) = Inbox::<&str>::new(1000, None);
             let message = Bytes::from(vec![0; length]);
             for _ in 0..fit {
-                inbox.push(message.clone()).unwrap();
+                inbox.push(own(message.clone())).unwrap();
             }
-            let refused = inbox.push(message.clone()).unwrap_err();
+            let refused = inbox.push(own(message.clone())).unwrap_err();
             assert_eq!(
                 (refused.size, refused.limit),
                 ((fit + 1) * (length + 64), 1000)
             );
             assert!(next(&mut messages).is_ready());
-            inbox.push(message).unwrap();
+            inbox.push(own(message)).unwrap();
         }
     }
 
     #[test]
     fn a_receiver_that_is_gone_keeps_nothing() {
         let (inbox, messages) = Inbox::<&str>::new(1000, None);
-        inbox.push(Bytes::from(vec![0; 900])).unwrap();
+        inbox.push(own(vec![0; 900])).unwrap();
         drop(messages);
         for _ in 0..10 {
-            inbox.push(Bytes::from(vec![0; 900])).unwrap();
+            inbox.push(own(vec![0; 900])).unwrap();
         }
         assert!(inbox.state().messages.is_empty());
     }
@@ -269,24 +378,50 @@ mod tests {
         let queue = || Inbox::<&str>::new(800, Some(Arc::clone(&total)));
         let message = Bytes::from(vec![0; 336]);
         let ((one, mut taken), (other, dropped)) = (queue(), queue());
-        one.push(message.clone()).unwrap();
-        other.push(message.clone()).unwrap();
-        let refused = other.push(message.clone()).unwrap_err();
+        one.push(own(message.clone())).unwrap();
+        other.push(own(message.clone())).unwrap();
+        let refused = other.push(own(message.clone())).unwrap_err();
         assert_eq!((refused.size, refused.limit), (1200, 1000));
         assert!(next(&mut taken).is_ready());
-        other.push(message.clone()).unwrap();
-        one.push(message.clone()).unwrap_err();
+        other.push(own(message.clone())).unwrap();
+        one.push(own(message.clone())).unwrap_err();
         drop(dropped);
-        one.push(message.clone()).unwrap();
-        other.push(message).unwrap();
+        one.push(own(message.clone())).unwrap();
+        other.push(own(message)).unwrap();
         assert_eq!(total.bytes.load(Relaxed), 400, "one waits");
         drop(taken);
         assert_eq!(total.bytes.load(Relaxed), 0);
         let (_large, _messages) = {
             let (inbox, messages) = queue();
-            inbox.push(Bytes::from(vec![0; 5000])).unwrap();
+            inbox.push(own(vec![0; 5000])).unwrap();
             (inbox, messages)
         };
         assert_eq!(total.bytes.load(Relaxed), 5064, "nothing else waited");
+    }
+
+    #[test]
+    fn small_messages_share_memory_that_a_quiet_stream_gives_back() {
+        let (inbox, mut messages) = Inbox::<&str>::new(usize::MAX, None);
+        let message = |number: usize| vec![number.to_le_bytes()[0]; number % 1000];
+        for _ in 0..3 {
+            for number in 0..2000 {
+                let bytes = message(number);
+                let received = match number % 7 {
+                    0 => own(bytes.clone()),
+                    _ => Received::Shared(&bytes),
+                };
+                inbox.push(received).unwrap();
+            }
+            for number in 0..2000 {
+                let expected = Poll::Ready(Some(Ok(message(number).into())));
+                assert_eq!(next(&mut messages), expected, "{number}");
+            }
+        }
+        assert!(next(&mut messages).is_pending());
+        let state = inbox.state();
+        for queue in [&state.messages, &messages.taken] {
+            assert!(queue.messages.capacity() <= KEPT.0);
+            assert!(queue.shared.capacity() <= KEPT.1);
+        }
     }
 }

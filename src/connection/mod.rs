@@ -35,7 +35,7 @@ mod writer;
 pub(crate) use call::{Command, StreamEnd};
 pub(crate) use calls::ClientSide;
 pub(crate) use handle::{Exchange, Handle, Outgoing, Payload, Reply, Wait};
-pub(crate) use inbox::{Inbox, MESSAGE_OVERHEAD, Messages, Overflow, Total};
+pub(crate) use inbox::{Inbox, MESSAGE_OVERHEAD, Messages, Overflow, Received, Total};
 pub(crate) use open::Guard;
 pub(crate) use sending::{NotSent, Outlet, half_close};
 pub(crate) use side::{Side, Turn};

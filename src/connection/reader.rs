@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use bytes::BytesMut;
 
 use crate::transport::Transport;
-use crate::wire::{Decoded, Decoder, ProtocolError};
+use crate::wire::{Decoded, Decoder, Header, ProtocolError};
 
 /// Bytes that are asked for at once: many small frames come in one read.
 const CHUNK: usize = 64 << 10;
@@ -57,6 +57,14 @@ impl Reader {
         let read = ready!(transport.poll_read(cx, &mut self.chunk, limit));
         self.large = false;
         Poll::Ready(read)
+    }
+
+    /// The next frame of what was read, if it is a small one of data.
+    pub(super) fn next_small(&mut self) -> Option<(Header, &[u8])> {
+        let mut input = self.chunk.get(self.taken..)?;
+        let small = self.decoder.decode_small(&mut input);
+        self.taken = self.chunk.len() - input.len();
+        small
     }
 
     /// The next frame of what was read.

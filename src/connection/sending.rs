@@ -9,6 +9,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use tokio::task::yield_now;
+
 use super::outbox::Outbox;
 use super::{Shared, notify};
 use crate::error::ConnectionError;
@@ -58,20 +60,23 @@ impl Outbox {
         matches!(half, Some(LocalHalf::Open { .. }))
     }
 
-    /// Queues a message. `false` if nothing may be sent on the stream any more.
-    fn send_data(&mut self, stream_id: u32, frame: Vec<u8>) -> bool {
-        if !self.is_sending(stream_id) {
+    /// Queues a message, and leaves its buffer empty. `false` if nothing may be sent on the stream
+    /// any more.
+    fn send_data(&mut self, stream_id: u32, frame: &mut Vec<u8>) -> bool {
+        let Some(&LocalHalf::Open { newest: before }) = self.sending.halves.get(&stream_id) else {
             return false;
-        }
+        };
         let newest = self.arrive_data(stream_id, frame);
-        self.open_half(stream_id, newest);
+        if newest != before {
+            self.open_half(stream_id, newest);
+        }
         true
     }
 
     /// Says that no message follows, unless that was said or the stream has ended.
     fn half_close(&mut self, stream_id: u32) {
         if self.is_sending(stream_id) {
-            let newest = self.arrive_data(stream_id, half_close(stream_id));
+            let newest = self.arrive_data(stream_id, &mut half_close(stream_id));
             let half = LocalHalf::Closed { newest };
             self.sending.halves.insert(stream_id, half);
         }
@@ -133,7 +138,20 @@ pub(crate) struct Outlet<C> {
     stream_id: u32,
     /// Unwritten bytes on the connection at which a message waits.
     limit: usize,
+    /// Whether the message before had to wait.
+    crowded: bool,
+    /// Bytes that were queued since the driver was let in.
+    unyielded: usize,
+    /// Where messages are encoded: small ones are copied from here.
+    encoded: Vec<u8>,
 }
+
+/// Bytes of messages that are queued before other tasks have a turn. A handler that has much to send
+/// would otherwise keep its thread until the outbox is full, and its peer waiting until then.
+const SHARE: usize = 16 << 10;
+
+/// A buffer up to this size is kept for the next message.
+const KEPT: usize = 2 << 10;
 
 /// Why a message was not sent.
 #[derive(Debug)]
@@ -150,6 +168,9 @@ impl<C> Outlet<C> {
             shared,
             stream_id,
             limit,
+            crowded: false,
+            unyielded: 0,
+            encoded: Vec::new(),
         }
     }
 
@@ -157,33 +178,51 @@ impl<C> Outlet<C> {
     /// has sent nothing.
     pub(crate) async fn send(
         &mut self,
-        encode: impl FnOnce(u32) -> Result<Vec<u8>, Oversized>,
+        encode: impl Fn(u32, &mut Vec<u8>) -> Result<(), Oversized>,
     ) -> Result<(), NotSent> {
-        // Before it is encoded: what waits takes no memory.
+        if self.unyielded >= SHARE {
+            self.unyielded = 0;
+            // The driver among them.
+            yield_now().await;
+        }
+        // Most messages find room, and need the lock once.
+        let sent = !self.crowded && encode(self.stream_id, &mut self.encoded).is_ok();
+        if sent && self.queue(true)? {
+            return Ok(());
+        }
+        // What waits is not encoded yet: it takes no memory.
+        self.encoded = Vec::new();
         let waited = Waiting {
             outlet: self,
             ticket: None,
-        }
-        .room()
-        .await?;
-        let encoded = encode(self.stream_id).map_err(NotSent::Oversized);
-        let sent = encoded.and_then(|frame| self.queue(frame));
-        if waited {
+        };
+        self.crowded = waited.room().await?;
+        let encoded = encode(self.stream_id, &mut self.encoded).map_err(NotSent::Oversized);
+        let queued = encoded.and_then(|()| self.queue(false));
+        if self.crowded {
             self.wake_next();
         }
-        sent
+        queued.map(|_| ())
     }
 
-    fn queue(&self, frame: Vec<u8>) -> Result<(), NotSent> {
+    /// Queues what is encoded. `false` if there is no room, and it matters.
+    fn queue(&mut self, if_room: bool) -> Result<bool, NotSent> {
         let mut desk = self.shared.desk();
         if let Some(end) = &desk.end {
             return Err(NotSent::Connection(end.clone()));
         }
-        if !desk.outbox.send_data(self.stream_id, frame) {
+        if if_room && !(desk.senders.is_empty() && desk.outbox.bytes() < self.limit) {
+            return Ok(false);
+        }
+        self.unyielded += self.encoded.len();
+        if !desk.outbox.send_data(self.stream_id, &mut self.encoded) {
             return Err(NotSent::Ended);
         }
         notify(desk);
-        Ok(())
+        if self.encoded.capacity() > KEPT {
+            self.encoded = Vec::new();
+        }
+        Ok(true)
     }
 
     /// Says that no message follows.

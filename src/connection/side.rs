@@ -5,6 +5,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::deadlines::Wrote;
+use super::inbox::Received;
 use super::outbox::Outbox;
 use super::{Shared, notify};
 use crate::error::ConnectionError;
@@ -21,8 +22,16 @@ pub(crate) trait Side: Send + 'static {
 
     fn handle_command(&mut self, command: Self::Command, turn: &mut Turn<'_, Self::Command>);
 
-    /// A REQUEST, RESPONSE or DATA frame.
+    /// A REQUEST or RESPONSE frame.
     fn handle_frame(&mut self, frame: Frame, turn: &mut Turn<'_, Self::Command>);
+
+    /// A DATA frame.
+    fn handle_data(
+        &mut self,
+        header: Header,
+        message: Received<'_>,
+        turn: &mut Turn<'_, Self::Command>,
+    );
 
     /// A frame whose payload is too large and was skipped.
     fn handle_oversized(&mut self, header: Header, turn: &mut Turn<'_, Self::Command>);

@@ -16,12 +16,12 @@ use super::service::Service;
 use super::slots::Slots;
 use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
 use super::{Phase, Server, ServerState, Serving};
+use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::config::{Dispatch, DriverThread, ServerConfig, check_limits};
 use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
 use crate::status::Status;
-use crate::streaming::{decode_bytes, decode_message, encode_bytes, encode_message};
 
 /// Collects the methods and settings of a [`Server`].
 #[derive(Debug, Default)]

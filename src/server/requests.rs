@@ -20,7 +20,7 @@ use super::slots::Slot;
 use super::streaming::{answered, too_many};
 use super::waiting::{Incoming, Waiting};
 use crate::config::{ServerConfig, ServerLimits};
-use crate::connection::{Inbox, Messages, Shared, Side, Total, Turn};
+use crate::connection::{Inbox, Messages, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::liveness::Pending;
@@ -232,7 +232,7 @@ impl ServerSide {
         // if messages follow.
         let none = flags.contains(Flags::NO_DATA) || (open && payload.is_empty());
         if !none {
-            inbox.push(payload).map_err(too_many)?;
+            inbox.push(Received::Own(payload)).map_err(too_many)?;
         }
         if open {
             self.uploads.open(stream_id, inbox);
@@ -280,43 +280,6 @@ impl ServerSide {
                     start(context, messages, responder);
                 }
             }
-        }
-    }
-
-    fn handle_data(&mut self, frame: Frame, turn: &mut Turn<'_, Command>) {
-        let Header {
-            stream_id, flags, ..
-        } = frame.header;
-        let waiting = &mut self.waiting;
-        let push = |inbox: &Inbox<Status>| {
-            waiting.handle_message(stream_id, frame.payload.len())?;
-            inbox.push(frame.payload)
-        };
-        let pushed = match self.uploads.handle_data(stream_id, flags) {
-            Upload::Message(inbox) => push(inbox).map_err(|overflow| {
-                let inbox = Arc::clone(inbox);
-                (inbox, overflow)
-            }),
-            Upload::Last(inbox) => match push(&inbox) {
-                Ok(()) => {
-                    inbox.close();
-                    Ok(())
-                }
-                Err(overflow) => Err((inbox, overflow)),
-            },
-            Upload::End(inbox) => {
-                inbox.close();
-                Ok(())
-            }
-            Upload::Nothing => Ok(()),
-            Upload::Unknown => {
-                // RFC KA-37.
-                debug!(stream_id, "stream data for nobody is dropped");
-                Ok(())
-            }
-        };
-        if let Err((inbox, overflow)) = pushed {
-            self.fail(stream_id, &inbox, too_many(overflow), turn);
         }
     }
 
@@ -422,12 +385,46 @@ impl Side for ServerSide {
         } = frame.header;
         match message_type {
             MessageType::REQUEST => {}
-            MessageType::DATA => return self.handle_data(frame, turn),
             _ => return debug!(stream_id, ?message_type, "a frame for nobody is dropped"),
         }
         if let Err(status) = self.handle_request(frame, turn) {
             debug!(stream_id, %status, "a request is refused");
             turn.send(stream_id, encode_status(stream_id, &status));
+        }
+    }
+
+    fn handle_data(&mut self, header: Header, message: Received<'_>, turn: &mut Turn<'_, Command>) {
+        let (stream_id, flags) = (header.stream_id, header.flags);
+        let waiting = &mut self.waiting;
+        let push = |inbox: &Inbox<Status>| {
+            waiting.handle_message(stream_id, message.len())?;
+            inbox.push(message)
+        };
+        let pushed = match self.uploads.handle_data(stream_id, flags) {
+            Upload::Message(inbox) => push(inbox).map_err(|overflow| {
+                let inbox = Arc::clone(inbox);
+                (inbox, overflow)
+            }),
+            Upload::Last(inbox) => match push(&inbox) {
+                Ok(()) => {
+                    inbox.close();
+                    Ok(())
+                }
+                Err(overflow) => Err((inbox, overflow)),
+            },
+            Upload::End(inbox) => {
+                inbox.close();
+                Ok(())
+            }
+            Upload::Nothing => Ok(()),
+            Upload::Unknown => {
+                // RFC KA-37.
+                debug!(stream_id, "stream data for nobody is dropped");
+                Ok(())
+            }
+        };
+        if let Err((inbox, overflow)) = pushed {
+            self.fail(stream_id, &inbox, too_many(overflow), turn);
         }
     }
 

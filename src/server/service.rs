@@ -12,8 +12,8 @@ use super::context::Context;
 use super::method;
 use super::options::MethodOptions;
 use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
+use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::status::Status;
-use crate::streaming::{decode_bytes, decode_message, encode_bytes, encode_message};
 
 /// Methods of one service that share a state, for [`ServerBuilder::service`].
 ///

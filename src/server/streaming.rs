@@ -15,9 +15,9 @@ use super::guard::{self, Guard};
 use super::method::Method;
 use super::requests::Command;
 use super::responder::Responder;
-use crate::connection::{Messages, NotSent, Outlet, Overflow};
+use crate::codec::{Decode, Encode};
+use crate::connection::{Messages, NotSent, Outlet, Overflow, Received};
 use crate::status::{Code, Status};
-use crate::streaming::{Decode, Encode};
 use crate::wire::Raw;
 
 /// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`].
@@ -59,9 +59,7 @@ impl<Q> Requests<Q> {
 
     fn poll_message(&mut self, cx: &TaskContext<'_>) -> Poll<Option<Result<Q, Status>>> {
         let message = ready!(self.messages.poll_next(cx));
-        Poll::Ready(
-            message.map(|payload| (self.decode)(&payload?).map_err(|error| invalid(&error))),
-        )
+        Poll::Ready(message.map(|message| (self.decode)(message?).map_err(|error| invalid(&error))))
     }
 }
 
@@ -90,7 +88,8 @@ pub struct Responses<R: ?Sized> {
 
 impl<R: ?Sized> Responses<R> {
     /// Queues a message to be written, after those that were sent before it. Waits while more than
-    /// [`owed_limit`](crate::ServerBuilder::owed_limit) bytes of the connection are unwritten.
+    /// [`owed_limit`](crate::ServerBuilder::owed_limit) bytes of the connection are unwritten,
+    /// and gives other tasks a turn every 16 KiB.
     ///
     /// It says that the message will be written if the connection lasts, not that it was, and not
     /// that the caller has done something with it.
@@ -107,7 +106,10 @@ impl<R: ?Sized> Responses<R> {
     /// streams wait behind it.
     pub async fn send(&mut self, message: &R) -> Result<(), Status> {
         let encode = self.encode;
-        let sent = self.outlet.send(|id| encode(id, message)).await;
+        let sent = self
+            .outlet
+            .send(|id, frame| encode(id, message, frame))
+            .await;
         sent.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => Status::new(
                 Code::RESOURCE_EXHAUSTED,
@@ -162,9 +164,9 @@ where
                 let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                     return;
                 };
-                match decode(&payload) {
+                let guard = Guard::of(&mut context, &payload);
+                match decode(Received::Own(payload)) {
                     Ok(request) => {
-                        let guard = Guard::of(&mut context, &payload);
                         let outlet = responder.outlet();
                         let responses = Responses { outlet, encode };
                         let answer = pin!(handler(context, request, responses));

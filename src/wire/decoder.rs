@@ -95,6 +95,23 @@ impl Decoder {
         }
     }
 
+    /// A DATA frame that lies in `input` whole and is worth no memory of its own. Asked before
+    /// [`decode`](Self::decode), which would make a copy.
+    pub(crate) fn decode_small<'a>(&mut self, input: &mut &'a [u8]) -> Option<(Header, &'a [u8])> {
+        match &self.state {
+            State::Header(partial) if partial.is_empty() => {}
+            _ => return None,
+        }
+        let (bytes, rest) = input.split_first_chunk()?;
+        let header = Header::decode(bytes);
+        if header.message_type != MessageType::DATA || header.payload_length() > SMALL {
+            return None;
+        }
+        let (payload, rest) = rest.split_at_checked(header.payload_length())?;
+        *input = rest;
+        Some((header, payload))
+    }
+
     /// The buffer of a payload of which much is missing, and how many bytes that is.
     ///
     /// A caller that reads from a socket may append at most so many bytes to the buffer, instead of
@@ -277,6 +294,9 @@ fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
     *input = rest;
     taken
 }
+
+/// Up to so many bytes copying twice is cheaper than an allocation.
+const SMALL: usize = 1 << 10;
 
 /// From so many missing bytes on, a read of their own is cheaper than copying them: a socket gives
 /// few more in one read, and below it the frames behind would cost a read more.

@@ -169,8 +169,19 @@ pub fn encode_data(
     flags: Flags,
     payload: &dyn Encode,
 ) -> Result<Vec<u8>, Oversized> {
+    let mut frame = Vec::new();
+    encode_data_into(&mut frame, stream_id, flags, payload).map(|()| frame)
+}
+
+/// The same, in place of what `frame` holds.
+pub(crate) fn encode_data_into(
+    frame: &mut Vec<u8>,
+    stream_id: u32,
+    flags: Flags,
+    payload: &dyn Encode,
+) -> Result<(), Oversized> {
     let size = payload.encoded_len();
-    frame(stream_id, MessageType::DATA, flags, size, |out| {
+    frame_into(frame, stream_id, MessageType::DATA, flags, size, |out| {
         write_message(payload, out);
     })
 }
@@ -194,6 +205,21 @@ fn frame(
     size: usize,
     write: impl FnOnce(&mut Vec<u8>),
 ) -> Result<Vec<u8>, Oversized> {
+    let mut frame = Vec::new();
+    frame_into(&mut frame, stream_id, message_type, flags, size, write)?;
+    Ok(frame)
+}
+
+/// The same in place of what `frame` holds, and in its memory if that is enough.
+fn frame_into(
+    frame: &mut Vec<u8>,
+    stream_id: u32,
+    message_type: MessageType,
+    flags: Flags,
+    size: usize,
+    write: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), Oversized> {
+    frame.clear();
     let max = MAX_PAYLOAD;
     let length = match u32::try_from(size) {
         Ok(length) if size <= max => length,
@@ -205,9 +231,11 @@ fn frame(
         message_type,
         flags,
     };
-    let mut frame = buffers::take(HEADER_LENGTH + size);
+    if frame.capacity() < HEADER_LENGTH + size {
+        *frame = buffers::take(HEADER_LENGTH + size);
+    }
     frame.extend_from_slice(&header.encode());
-    write(&mut frame);
+    write(frame);
     // A wrong length would tear the stream for every call of the connection. It is a defect of this
     // one message's code, and stays with its caller.
     assert_eq!(
@@ -215,7 +243,7 @@ fn frame(
         size,
         "a message wrote another number of bytes than it announced"
     );
-    Ok(frame)
+    Ok(())
 }
 
 /// The longest beginning of `text` that has at most `room` bytes and ends with a whole character.

@@ -30,6 +30,7 @@ pub(crate) mod frame;
 pub(crate) mod header;
 
 pub use decoder::{Decoded, Decoder, ProtocolError, Skipped};
+pub(crate) use encode::encode_data_into;
 pub use encode::{
     Encode, Oversized, Raw, RequestHead, encode_data, encode_request, encode_response,
     encode_status,

@@ -166,7 +166,7 @@ fn what_a_frame_takes_beside_its_bytes_counts_until_it_has_left() {
     let mut outbox = Outbox::default();
     outbox.push(1, request(1, 0));
     outbox.push(3, request(3, 0));
-    outbox.arrive_data(3, request(3, 0));
+    outbox.arrive_data(3, &mut request(3, 0));
     assert_eq!((outbox.bytes(), outbox.owed_bytes()), (3 * 74, 2 * 74));
     assert!(outbox.remove(1));
     assert_eq!(outbox.bytes(), 2 * 74);
@@ -176,4 +176,90 @@ fn what_a_frame_takes_beside_its_bytes_counts_until_it_has_left() {
     assert_eq!((outbox.bytes(), outbox.owed_bytes()), (74, 0));
     outbox.remove_data(3);
     assert_eq!((outbox.bytes(), outbox.owed_bytes()), (0, 0));
+}
+
+/// A message of stream 1 with this content.
+fn data(content: u8, length: u32) -> Vec<u8> {
+    let mut frame = request(1, length);
+    frame[8] = MessageType::DATA.value();
+    frame[HEADER_LENGTH..].fill(content);
+    frame
+}
+
+fn pieces(outbox: &mut Outbox) -> usize {
+    let batch = outbox.begin().unwrap();
+    let pieces = batch.write(|slices| slices.len());
+    outbox.end(batch, NOW);
+    pieces
+}
+
+#[test]
+fn small_messages_of_a_stream_go_out_in_one_piece() {
+    let mut outbox = Outbox::default();
+    for content in 0..100 {
+        outbox.arrive_data(1, &mut data(content, 100));
+    }
+    assert_eq!(outbox.bytes(), 100 * 110 + 64);
+    outbox.arrive_data(1, &mut data(100, 2000));
+    outbox.arrive_data(1, &mut data(101, 10));
+    outbox.arrive_data(3, &mut data(102, 10));
+    outbox.arrive(5, request(5, 10));
+    outbox.arrive_data(3, &mut data(103, 10));
+    outbox.admit();
+    // What has been admitted may be on its way.
+    outbox.arrive_data(3, &mut data(104, 10));
+    outbox.admit();
+    assert_eq!(pieces(&mut outbox), 6);
+
+    let wire = written(&mut outbox, usize::MAX);
+    let contents = (0..100).flat_map(|content| data(content, 100));
+    let rest = [
+        data(100, 2000),
+        data(101, 10),
+        data(102, 10),
+        request(5, 10),
+    ];
+    let rest = rest.into_iter().chain([data(103, 10), data(104, 10)]);
+    assert_eq!(wire, contents.chain(rest.flatten()).collect::<Vec<_>>());
+    assert_eq!((outbox.bytes(), outbox.owed_bytes()), (0, 0));
+}
+
+#[test]
+fn joined_messages_are_cut_by_nothing_but_between_two_of_them() {
+    let all: Vec<u8> = (0..5).flat_map(|content| data(content, 7)).collect();
+    for room in 0..all.len() {
+        let mut outbox = Outbox::default();
+        for content in 0..5 {
+            outbox.arrive_data(1, &mut data(content, 7));
+        }
+        outbox.admit();
+        let mut wire = written(&mut outbox, room);
+        outbox.reply(9, Bytes::from_static(b"ask"), Flags::NONE);
+        let begun = room.div_ceil(17);
+        wire.extend(written(&mut outbox, usize::MAX));
+        let pong = begun * 17;
+        assert_eq!(wire[..pong], all[..pong], "after {room} bytes");
+        assert_eq!(types(&wire)[begun], (MessageType::PONG, 9));
+        assert_eq!(wire[pong + 13..], all[pong..], "after {room} bytes");
+        assert_eq!((outbox.bytes(), outbox.owed_bytes()), (0, 0));
+    }
+}
+
+#[test]
+fn joined_messages_that_have_not_begun_are_taken_back() {
+    for room in 0..5 * 17 {
+        let mut outbox = Outbox::default();
+        for content in 0..5 {
+            outbox.arrive_data(1, &mut data(content, 7));
+        }
+        outbox.admit();
+        let mut wire = written(&mut outbox, room);
+        outbox.remove_data(1);
+        let left = (17 - room % 17) % 17;
+        let owed = if left > 0 { left + OVERHEAD } else { 0 };
+        assert_eq!(outbox.bytes(), owed, "after {room} bytes");
+        wire.extend(written(&mut outbox, usize::MAX));
+        assert_eq!(types(&wire).len(), room.div_ceil(17), "after {room} bytes");
+        assert_eq!((outbox.bytes(), outbox.owed_bytes()), (0, 0));
+    }
 }

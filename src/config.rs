@@ -40,13 +40,16 @@ pub enum DriverThread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dispatch {
-    /// A task of its own. Whatever handlers do, they hold up no other call, and PINGs only if they
-    /// keep all threads.
+    /// A task of the runtime, apart from the driver: whatever handlers do, they hold up PINGs only if
+    /// they keep all threads. Handlers whose requests have come together share a task until one of
+    /// them waits, and then that one keeps it. One that keeps its thread instead, since it blocks or
+    /// computes, holds up those behind it for about a millisecond: then another task goes on with
+    /// them.
     #[default]
     Spawn,
     /// The connection's driver, once, where it has read the request; a task of its own goes on with
-    /// it unless it is ready by then. For handlers that are short and never block: it saves a task
-    /// for each call.
+    /// it unless it is ready by then. For handlers that are short and never block: it saves what is
+    /// left of tasks, one for the calls of each turn.
     ///
     /// **While a handler is polled there its connection neither reads nor answers PINGs.** One that
     /// blocks or computes for long makes this process look dead to that client. Of one turn of the

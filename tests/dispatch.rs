@@ -7,11 +7,13 @@
 
 mod support;
 
+use std::sync::{Arc, Condvar, Mutex};
+
 use protobuf::Message;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::DuplexStream;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::wire::{Flags, MessageType, Raw, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{Code, ConfigError, Context, Dispatch, DriverThread, Server};
 
@@ -106,6 +108,108 @@ async fn handlers_that_are_always_ready_do_not_keep_the_driver_from_a_ping() {
         by_driver += u32::from(answer(&mut peer).await.as_deref() == Ok("driver"));
     }
     assert_eq!(by_driver, 256, "those of one turn");
+}
+
+/// Sends requests to methods of `demo.Echo` in one piece, with ids from 1 on.
+async fn call_together(peer: &mut Peer<DuplexStream>, methods: &[&str]) {
+    let mut burst = Vec::new();
+    for (id, method) in (1..).step_by(2).zip(methods) {
+        let head = RequestHead {
+            service: "demo.Echo",
+            method,
+            timeout_nano: 0,
+            metadata: &[],
+        };
+        burst.extend(encode_request(id, Flags::NONE, &head, &Raw(b"")).unwrap());
+    }
+    peer.send(burst).await;
+}
+
+/// `Who` answers in which task it runs; `Later` does so after it has waited.
+fn served_apart() -> Peer<DuplexStream> {
+    let who = || async { Ok(text(&tokio::task::id().to_string())) };
+    let server = Server::builder()
+        .unary("demo.Echo", "Who", move |_: Context, _: StringValue| who())
+        .unary(
+            "demo.Echo",
+            "Later",
+            move |_: Context, _: StringValue| async move {
+                sleep(ms(10)).await;
+                who().await
+            },
+        )
+        .unary("demo.Echo", "Panic", |_: Context, _: StringValue| async {
+            if true {
+                panic!("told to");
+            }
+            Ok(text(""))
+        });
+    served(server.build().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn handlers_that_come_together_share_a_task_until_one_of_them_waits() {
+    let mut peer = served_apart();
+    let methods = ["Who", "Who", "Later", "Who", "Later", "Who"];
+    let start = Instant::now();
+    call_together(&mut peer, &methods).await;
+    let mut tasks = [(); 6].map(|()| String::new());
+    for answered in 0..6 {
+        let (id, response) = peer.expect_response().await;
+        // None waits behind one that does.
+        let waited = if answered < 4 { ms(0) } else { ms(10) };
+        assert_eq!(start.elapsed().as_millis(), waited.as_millis());
+        let task = StringValue::parse_from_tokio_bytes(&response.payload).unwrap();
+        tasks[usize::try_from(id / 2).unwrap()] = task.value;
+    }
+    let [a, b, waiting, c, waiting_too, d] = tasks;
+    assert_eq!([&a, &b], [&waiting, &waiting], "the first task");
+    assert_eq!(c, waiting_too, "the second");
+    assert!(waiting != waiting_too && d != waiting && d != waiting_too);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_costs_its_call_and_none_of_those_that_came_with_it() {
+    let mut peer = served_apart();
+    let methods = ["Who", "Panic", "Who", "Panic", "Later", "Who"];
+    call_together(&mut peer, &methods).await;
+    let mut codes = [Code::UNKNOWN; 6];
+    for _ in methods {
+        let (id, response) = peer.expect_response().await;
+        let code = response.status.map_or(Code::OK, |status| status.code());
+        codes[usize::try_from(id / 2).unwrap()] = code;
+    }
+    let (ok, internal) = (Code::OK, Code::INTERNAL);
+    assert_eq!(codes, [ok, internal, ok, internal, ok, ok]);
+}
+
+// Each needs a thread, and blocks it until the others have theirs.
+#[test]
+fn handlers_that_block_their_threads_do_not_keep_others_from_running() {
+    on_threads(async {
+        let all_run = Arc::new((Mutex::new(0), Condvar::new()));
+        let server = Server::builder()
+            .unary("demo.Echo", "Block", move |_: Context, q: StringValue| {
+                let all_run = Arc::clone(&all_run);
+                async move {
+                    let (running, changed) = &*all_run;
+                    let mut running = running.lock().unwrap();
+                    *running += 1;
+                    changed.notify_all();
+                    // Not for ever, or this test could not end if it fails.
+                    let waited = changed.wait_timeout_while(running, secs(20), |all| *all < 3);
+                    assert!(!waited.unwrap().1.timed_out(), "the others do not run");
+                    Ok(q)
+                }
+            })
+            .build()
+            .unwrap();
+        let mut peer = served(server);
+        call_together(&mut peer, &["Block"; 3]).await;
+        for _ in 0..3 {
+            assert!(answer(&mut peer).await.is_ok());
+        }
+    });
 }
 
 #[test]

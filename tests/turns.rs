@@ -17,7 +17,9 @@ use support::*;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, advance, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, encode_response, pong};
+use ttrpc_keepalive::wire::{
+    Flags, Raw, RequestHead, encode_data, encode_request, encode_response, pong,
+};
 use ttrpc_keepalive::{Client, Code, Context, Responses, Server, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
@@ -239,5 +241,21 @@ async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
     assert!(sent_by_then < 1000, "{sent_by_then} of 10,000");
     for _ in 1..10_000 {
         peer.expect_data().await;
+    }
+}
+
+// It is none of the tasks in the queue of such a runtime, and has its turn when that is empty, or
+// after many of theirs. Messages may not pile up until then.
+#[tokio::test(start_paused = true)]
+async fn the_task_that_runs_a_runtime_of_one_thread_keeps_up_with_its_stream() {
+    let client = Client::builder().keepalive(Keepalive::off());
+    let (client, mut peer) = attached(client.stream_limit(20 << 10), 1 << 20);
+    let stream = client.server_stream_bytes("demo.Stream", "Many", b"");
+    let mut stream = stream.await.unwrap();
+    let (id, _) = peer.request().await;
+    let message = encode_data(id, Flags::NONE, &Raw(&[7; 100])).unwrap();
+    peer.send(message.repeat(1000)).await;
+    for _ in 0..1000 {
+        stream.next().await.unwrap().unwrap();
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::yield_now;
 use tokio::time::Sleep;
 use tracing::{debug, trace};
@@ -521,6 +522,20 @@ impl<S: Side> Driver<S> {
     }
 }
 
+/// Ends a turn that another is to follow, so that other tasks have theirs between.
+fn give_way(cx: &mut Context<'_>) {
+    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
+    if let Ok(RuntimeFlavor::CurrentThread) = flavor {
+        // Behind all of them: the task that runs such a runtime is none of those in the queue, and
+        // would have to wait for many turns of this one.
+        let _ = pin!(yield_now()).poll(cx);
+    } else {
+        // Where any thread may take it. What is put off like that waits for this very one, which the
+        // next task may block.
+        cx.waker().wake_by_ref();
+    }
+}
+
 /// Nothing in it is pinned in place: its timer and futures have their own boxes.
 impl<S: Side> Unpin for Driver<S> {}
 
@@ -535,9 +550,7 @@ impl<S: Side> Future for Driver<S> {
         match turned {
             Ok(Next::Sleep) if !called => Poll::Pending,
             Ok(_) => {
-                // Through the scheduler, so that other tasks have their turn between. Not by waking
-                // this one: where one thread does everything, the task that runs it would be last.
-                let _ = pin!(yield_now()).poll(cx);
+                give_way(cx);
                 Poll::Pending
             }
             Err(end) => {

@@ -61,8 +61,8 @@ pub(crate) trait Side: Send + 'static {
         false
     }
 
-    /// When the driver must run for this side.
-    fn next_run(&mut self, _previous_run: Duration) -> Option<Duration> {
+    /// When the driver must run for this side, which it does now.
+    fn next_run(&mut self, _now: Duration) -> Option<Duration> {
         None
     }
 

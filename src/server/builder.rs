@@ -51,7 +51,8 @@ impl ServerBuilder {
     /// `service` is the full name, as `demo.Echo`, `method` the bare one, as `Say`. Of two handlers
     /// for one method the later one serves it.
     ///
-    /// The handler runs in a task of its own on the runtime, unless [`dispatch`](Self::dispatch)
+    /// The handler runs in a task of the runtime, which it may have to itself as soon as it waits,
+    /// unless [`dispatch`](Self::dispatch)
     /// says otherwise. A status it returns goes to the
     /// caller, but OK, which is no failure, as INTERNAL; a panic costs its call, which is answered
     /// INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT

@@ -1,12 +1,14 @@
 //! Where a handler is polled first.
 
-use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::{Context, Poll, Waker};
 
+use tokio::runtime::Handle;
+
+use super::workers::Handling;
 use crate::config::Dispatch;
 
-/// Handlers polled by the driver in one of its turns. Further ones have tasks of their own, behind
+/// Handlers polled by the driver in one of its turns. Workers come to further ones, behind
 /// which the driver reads, writes and answers PINGs again.
 const IN_A_TURN: usize = 256;
 
@@ -24,7 +26,7 @@ pub(super) struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
     Driver,
-    Task,
+    Worker,
 }
 
 impl Budget {
@@ -40,25 +42,20 @@ impl Budget {
     /// For the handler of a request with so many bytes.
     pub(super) fn first(&mut self, bytes: usize) -> First {
         if self.dispatch == Dispatch::Spawn || self.left == 0 || bytes > SHORT {
-            return First::Task;
+            return First::Worker;
         }
         self.left -= 1;
         First::Driver
     }
 }
 
-/// Starts a handler, which answers by itself.
-pub(super) fn start(first: First, handler: impl Future<Output = ()> + Send + 'static) {
-    if first == First::Task {
-        tokio::spawn(handler);
-        return;
-    }
-    let mut handler = Box::pin(handler);
+/// Polls a handler within the driver's turn. A task of its own goes on with it unless it is ready.
+pub(super) fn poll_first(mut handling: Handling, handlers: &Handle) {
     // Whoever wakes it meanwhile need not be heard: its task polls it once more in any case.
     let mut cx = Context::from_waker(Waker::noop());
     // A panic costs its call, which was answered as the responder was dropped.
-    let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(&mut cx)));
+    let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(&mut cx)));
     if let Ok(Poll::Pending) = polled {
-        tokio::spawn(handler);
+        handlers.spawn(handling);
     }
 }

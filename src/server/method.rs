@@ -12,10 +12,10 @@ use bytes::Bytes;
 use protobuf::Message;
 
 use super::context::Context;
-use super::dispatch::{self, First};
 use super::guard::{self, Guard};
 use super::options::Policy;
 use super::responder::Responder;
+use super::workers::Handling;
 use super::{ServerState, streaming};
 use crate::buffers;
 use crate::connection::Messages;
@@ -31,7 +31,8 @@ pub(super) enum Method {
     Upload(Box<dyn Start<Messages<Status>>>),
 }
 
-/// Starts a streaming method with what it takes. As [`Unary::start`] it must return at once.
+/// Starts a streaming method with what it takes, in a task of its own. It must return at once: it is
+/// called by the driver, and what holds up the driver makes this process look dead.
 pub(super) trait Start<I>: Fn(Context, I, Responder) + Send + Sync {}
 
 impl<I, F: Fn(Context, I, Responder) + Send + Sync> Start<I> for F {}
@@ -39,10 +40,8 @@ impl<I, F: Fn(Context, I, Responder) + Send + Sync> Start<I> for F {}
 /// A method with one request and one response. It is given no way to send on a stream, and none of
 /// these is given one before its REQUEST has come (RFC KA-40).
 pub(super) trait Unary: Send + Sync {
-    /// Runs the method, in a task of its own unless it is ready where it is polled first, and
-    /// answers. It must return at once: it is called by the driver, and what holds up the driver
-    /// makes this process look dead.
-    fn start(&self, context: Context, payload: Bytes, responder: Responder, first: First);
+    /// What runs the method and answers.
+    fn handle(&self, context: Context, payload: Bytes, responder: Responder) -> Handling;
 }
 
 impl Method {
@@ -205,9 +204,9 @@ where
     R: Message,
     Answer: Future<Output = Result<R, Status>> + Send + 'static,
 {
-    fn start(&self, context: Context, payload: Bytes, responder: Responder, first: First) {
+    fn handle(&self, context: Context, payload: Bytes, responder: Responder) -> Handling {
         let handler = Arc::clone(&self.handler);
-        dispatch::start(first, async move {
+        Box::pin(async move {
             let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                 return;
             };
@@ -226,7 +225,7 @@ where
                 }
                 Err(error) => responder.refuse(&streaming::invalid(&error)),
             }
-        });
+        })
     }
 }
 
@@ -248,9 +247,9 @@ where
     F: Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
 {
-    fn start(&self, context: Context, payload: Bytes, responder: Responder, first: First) {
+    fn handle(&self, context: Context, payload: Bytes, responder: Responder) -> Handling {
         let handler = Arc::clone(&self.handler);
-        dispatch::start(first, async move {
+        Box::pin(async move {
             let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                 return;
             };
@@ -261,6 +260,6 @@ where
                 Some(Err(status)) => responder.refuse(&status),
                 None => {}
             }
-        });
+        })
     }
 }

@@ -12,13 +12,14 @@ use tracing::debug;
 use super::ServerState;
 use super::canary::{Canary, STALLED};
 use super::context::Context;
-use super::dispatch::Budget;
+use super::dispatch::{Budget, First, poll_first};
 use super::guard::expired;
 use super::method::{Method, Methods};
 use super::responder::{Held, Responder};
 use super::slots::Slot;
 use super::streaming::{answered, too_many};
 use super::waiting::{Incoming, Waiting};
+use super::workers::Workers;
 use crate::config::{ServerConfig, ServerLimits};
 use crate::connection::{Inbox, Messages, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
@@ -56,6 +57,7 @@ pub(super) struct ServerSide {
     /// What has come for them and was not taken.
     uploaded: Arc<Total>,
     inline: Budget,
+    workers: Workers,
     running: usize,
     /// Requests that wait for a handler to end.
     waiting: Waiting,
@@ -78,6 +80,7 @@ impl ServerSide {
             methods,
             limits: config.limits,
             inline: Budget::new(config.dispatch),
+            workers: Workers::new(canary.handlers().clone()),
             requests: Requests::default(),
             uploads: Uploads::default(),
             uploaded: Total::new(config.limits.upload_bytes),
@@ -260,20 +263,26 @@ impl ServerSide {
         };
         let shared = Arc::clone(turn.shared);
         let context = Context::new(Arc::clone(&shared), Arc::clone(&served), metadata, deadline);
-        // Wherever the driver runs.
-        let _handlers = self.canary.handlers().enter();
+        let handlers = self.canary.handlers();
         let limit = self.limits.owed_bytes;
         match &served.method {
             Method::Unary(method) => {
                 let first = self.inline.first(payload.len());
                 let responder = Responder::new(shared, stream_id, held);
-                method.start(context, payload, responder, first);
+                let handling = method.handle(context, payload, responder);
+                match first {
+                    First::Driver => poll_first(handling, handlers),
+                    First::Worker => self.workers.push(handling),
+                }
             }
             Method::ServerStream(start) => {
+                // Wherever the driver runs.
+                let _handlers = handlers.enter();
                 let responder = Responder::of_stream(shared, stream_id, held, limit);
                 start(context, payload, responder);
             }
             Method::Upload(start) => {
+                let _handlers = handlers.enter();
                 let responder = Responder::of_stream(shared, stream_id, held, limit);
                 // There is a queue for each method that takes one.
                 if let Some(messages) = messages {
@@ -470,6 +479,7 @@ impl Side for ServerSide {
     /// the canary is sent before it comes.
     fn handle_run(&mut self, _previous_run: Duration, now: Duration) {
         self.inline.renew();
+        self.workers.handle_run(now);
         if self.canary_due.is_some_and(|due| due <= now) {
             self.canary_due = None;
             if !self.is_idle() {
@@ -478,8 +488,9 @@ impl Side for ServerSide {
         }
     }
 
-    fn next_run(&mut self, _previous_run: Duration) -> Option<Duration> {
-        self.canary_due
+    fn next_run(&mut self, now: Duration) -> Option<Duration> {
+        let workers = self.workers.next_run(now);
+        self.canary_due.into_iter().chain(workers).min()
     }
 
     fn owed_limit(&self) -> usize {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 
 /// Below this size an allocator is as fast.
 const MEDIUM: usize = 1 << 10;
@@ -74,13 +74,11 @@ pub(crate) fn give(mut buffer: Vec<u8>) {
 }
 
 /// Keeps the memory of bytes that are done with, unless somebody else still reads them.
-pub(crate) fn give_bytes(bytes: Bytes) {
-    if bytes.len() > MEDIUM {
-        if let Ok(mut buffer) = bytes.try_into_mut() {
-            // Or what is left of a frame would be moved to its front.
-            buffer.clear();
-            give(buffer.into());
-        }
+pub(crate) fn give_bytes(mut bytes: Bytes) {
+    if bytes.len() > MEDIUM && bytes.is_unique() {
+        // Or what is left of a frame would be moved to its front.
+        bytes.advance(bytes.len());
+        give(bytes.into());
     }
 }
 
@@ -101,6 +99,13 @@ impl Spare {
     /// A buffer that is large enough, and not so large that a small frame would keep it busy.
     fn take(&mut self, size: usize) -> Option<Vec<u8>> {
         let fits = size..=size.saturating_mul(2);
+        // Frames of one size come and go in turn, and then it is the newest.
+        let last = self.buffers.pop_back()?;
+        if fits.contains(&last.capacity()) {
+            self.bytes -= last.capacity();
+            return Some(last);
+        }
+        self.buffers.push_back(last);
         let mut newest = self.buffers.iter().rev().take(TRIED);
         let from_end = newest.position(|buffer| fits.contains(&buffer.capacity()))?;
         let buffer = self.buffers.remove(self.buffers.len() - 1 - from_end)?;

@@ -96,7 +96,7 @@ struct Soft {
 
 impl Guard {
     /// `None` for a call that needs no clock.
-    pub(super) fn of(context: &mut Context, payload: &Bytes) -> Option<Box<Self>> {
+    pub(super) fn of(context: &mut Context, payload: &[u8]) -> Option<Box<Self>> {
         // Of its own, since the context is about to be told.
         let served = Arc::clone(context.served());
         let policy = served.policy.as_ref()?;

@@ -18,9 +18,10 @@ use super::responder::Responder;
 use super::workers::Handling;
 use super::{ServerState, streaming};
 use crate::buffers;
-use crate::connection::Messages;
+use crate::codec::decode_message;
+use crate::connection::{Messages, Received};
 use crate::status::{Code, Status};
-use crate::wire::Raw;
+use crate::wire::{Part, Raw};
 
 /// A method that is served.
 pub(super) enum Method {
@@ -41,7 +42,7 @@ impl<I, F: Fn(Context, I, Responder) + Send + Sync> Start<I> for F {}
 /// these is given one before its REQUEST has come (RFC KA-40).
 pub(super) trait Unary: Send + Sync {
     /// What runs the method and answers.
-    fn handle(&self, context: Context, payload: Bytes, responder: Responder) -> Handling;
+    fn handle(&self, context: Context, payload: Part, responder: Responder) -> Handling;
 }
 
 impl Method {
@@ -182,6 +183,19 @@ where
     Method::Unary(Box::new(Untyped::new(handler)))
 }
 
+/// A request up to this size is copied where its message keeps bytes: cheaper than sharing it.
+const SMALL: usize = 16 << 10;
+
+/// The frame, which is not needed any more, may be large and the handler slow: it goes at once.
+fn decode_part<Q: Message>(part: Part) -> protobuf::Result<Q> {
+    if part.len() > SMALL {
+        return decode_message(Received::Own(part.into_bytes()));
+    }
+    let message = Q::parse_from_bytes(&part);
+    buffers::give_bytes(part.into_whole());
+    message
+}
+
 /// A handler of messages.
 struct Typed<F, Q> {
     handler: Arc<F>,
@@ -204,16 +218,14 @@ where
     R: Message,
     Answer: Future<Output = Result<R, Status>> + Send + 'static,
 {
-    fn handle(&self, context: Context, payload: Bytes, responder: Responder) -> Handling {
+    fn handle(&self, context: Context, payload: Part, responder: Responder) -> Handling {
         let handler = Arc::clone(&self.handler);
         Box::pin(async move {
             let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                 return;
             };
             let guard = Guard::of(&mut context, &payload);
-            let request = Q::parse_from_tokio_bytes(&payload);
-            // The frame, which is not needed any more, may be large and the handler slow.
-            buffers::give_bytes(payload);
+            let request = decode_part::<Q>(payload);
             match request {
                 Ok(request) => {
                     let answer = pin!(handler(context, request));
@@ -247,14 +259,14 @@ where
     F: Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
     Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
 {
-    fn handle(&self, context: Context, payload: Bytes, responder: Responder) -> Handling {
+    fn handle(&self, context: Context, payload: Part, responder: Responder) -> Handling {
         let handler = Arc::clone(&self.handler);
         Box::pin(async move {
             let Some((mut context, mut responder)) = guard::begin(context, responder) else {
                 return;
             };
             let guard = Guard::of(&mut context, &payload);
-            let answer = pin!(handler(context, payload));
+            let answer = pin!(handler(context, payload.into_bytes()));
             match guard::guarded(guard, &mut responder, answer).await {
                 Some(Ok(reply)) => responder.reply(&Raw(&reply)),
                 Some(Err(status)) => responder.refuse(&status),

@@ -210,10 +210,10 @@ impl SoftReply {
     }
 
     /// What must be kept of a request. Nothing for a reply that does not need it: a frame is large.
-    pub(super) fn keep(&self, request: &Bytes) -> Option<Bytes> {
+    pub(super) fn keep(&self, request: &[u8]) -> Option<Bytes> {
         match self.0 {
             Reply::Fixed(_) => None,
-            Reply::Made(_) => Some(request.clone()),
+            Reply::Made(_) => Some(Bytes::copy_from_slice(request)),
         }
     }
 

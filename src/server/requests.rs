@@ -28,7 +28,7 @@ use crate::liveness::Pending;
 use crate::status::{Code, Status};
 use crate::streams::{Requests, Upload, Uploads};
 use crate::wire::{
-    Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, RequestFields, encode_status, narrow,
+    Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Part, RequestFields, encode_status,
 };
 
 /// What handlers tell the driver.
@@ -144,10 +144,10 @@ impl ServerSide {
         let RequestFields {
             payload, metadata, ..
         } = request;
-        let mut payload = narrow(frame.payload, payload);
+        let mut payload = Part::new(frame.payload, payload);
         let messages = if takes_many {
             let payload = std::mem::take(&mut payload);
-            let opened = self.open_upload(stream_id, flags, payload);
+            let opened = self.open_upload(stream_id, flags, payload.into_bytes());
             Some(opened.inspect_err(|_| self.count_refused())?)
         } else {
             None
@@ -279,7 +279,7 @@ impl ServerSide {
                 // Wherever the driver runs.
                 let _handlers = handlers.enter();
                 let responder = Responder::of_stream(shared, stream_id, held, limit);
-                start(context, payload, responder);
+                start(context, payload.into_bytes(), responder);
             }
             Method::Upload(start) => {
                 let _handlers = handlers.enter();

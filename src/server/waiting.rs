@@ -7,12 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use super::method::{Place, Served};
 use crate::config::ServerLimits;
 use crate::connection::{MESSAGE_OVERHEAD, Messages, Overflow};
 use crate::status::Status;
+use crate::wire::Part;
 
 /// A request that was taken.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ pub(super) struct Incoming {
     pub(super) served: Arc<Served>,
     pub(super) place: Option<Place>,
     pub(super) stream_id: u32,
-    pub(super) payload: Bytes,
+    pub(super) payload: Part,
     pub(super) metadata: Vec<(String, String)>,
     /// Of a method that takes many requests: what has come of them.
     pub(super) messages: Option<Messages<Status>>,

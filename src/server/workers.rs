@@ -352,7 +352,7 @@ mod tests {
         }
         let queue = Arc::clone(&workers.queue);
         let other = runtime.spawn(async move { queue.state().begun });
-        assert_eq!(runtime.block_on(other).unwrap(), IN_A_ROW.into());
+        assert_eq!(runtime.block_on(other).unwrap(), u64::from(IN_A_ROW));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The messages of ttrpc itself: what stands around a service's own messages in a REQUEST and a
 //! RESPONSE.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 use bytes::{Buf, Bytes};
 use protobuf::Chars;
@@ -56,7 +56,7 @@ impl Request {
 pub(crate) struct RequestFields<'a> {
     pub(crate) service: &'a str,
     pub(crate) method: &'a str,
-    /// Where the service's own message is; [`narrow`] cuts it out.
+    /// Where the service's own message is; a [`Part`].
     pub(crate) payload: Range<usize>,
     pub(crate) timeout_nano: i64,
     pub(crate) metadata: Vec<(String, String)>,
@@ -138,16 +138,43 @@ impl Response {
         })?;
         let failed = code != Code::OK.value();
         let status = failed.then(|| Status::new(code.into(), message).with_details(details));
-        let payload = narrow(bytes, payload);
+        let payload = Part::new(bytes, payload).into_bytes();
         Ok(Self { status, payload })
     }
 }
 
-/// Cuts a part out of bytes.
-pub(crate) fn narrow(mut bytes: Bytes, part: Range<usize>) -> Bytes {
-    bytes.truncate(part.end);
-    bytes.advance(part.start);
-    bytes
+/// A part of bytes. Those behind it are cut off only for who keeps it: what is cut is shared, which
+/// takes memory.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    bytes: Bytes,
+    length: usize,
+}
+
+impl Part {
+    pub(crate) fn new(mut bytes: Bytes, part: Range<usize>) -> Self {
+        bytes.advance(part.start);
+        let length = part.len();
+        Self { bytes, length }
+    }
+
+    pub(crate) fn into_bytes(mut self) -> Bytes {
+        self.bytes.truncate(self.length);
+        self.bytes
+    }
+
+    /// All of the bytes, for their memory.
+    pub(crate) fn into_whole(self) -> Bytes {
+        self.bytes
+    }
+}
+
+impl Deref for Part {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 fn request_error(source: protobuf::Error) -> EnvelopeError {

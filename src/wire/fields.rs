@@ -65,6 +65,11 @@ impl<'a> Fields<'a> {
     }
 
     fn varint(&mut self, longest: usize) -> protobuf::Result<u64> {
+        // Most are: tags, and lengths of names.
+        if let Some(&byte @ 0..=0x7F) = self.bytes.get(self.position) {
+            self.position += 1;
+            return Ok(byte.into());
+        }
         let mut value = 0;
         let bytes = self.bytes[self.position..].iter().take(longest);
         for (at, byte) in bytes.enumerate() {

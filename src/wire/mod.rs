@@ -36,7 +36,7 @@ pub use encode::{
     encode_status,
 };
 pub use envelope::{EnvelopeError, MAX_REPEATED, Request, Response};
-pub(crate) use envelope::{RequestFields, narrow};
+pub(crate) use envelope::{Part, RequestFields};
 pub use frame::{Frame, ping, ping_number, pong};
 pub use header::{
     Flags, HEADER_LENGTH, Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PING_STREAM_ID,

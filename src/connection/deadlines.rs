@@ -1,7 +1,7 @@
 //! The deadlines of open calls: one small table, so that no call has a timer of its own.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use super::call::{Key, OpenCalls};
@@ -19,8 +19,52 @@ const SLACK: usize = 16;
 pub(super) struct Deadlines {
     /// Nearly all calls end long before `p`. They are left in here until they come to the front, or
     /// are more than those that are open.
-    upcoming: BinaryHeap<Reverse<(Duration, Key)>>,
+    upcoming: Upcoming,
     closing: BTreeMap<(Duration, Key), Closing>,
+}
+
+/// Calls by `p`. Most have the same timeout and come in their order, which is cheaper than sorting.
+#[derive(Debug, Default)]
+struct Upcoming {
+    in_order: VecDeque<(Duration, Key)>,
+    others: BinaryHeap<Reverse<(Duration, Key)>>,
+}
+
+impl Upcoming {
+    fn push(&mut self, p: Duration, key: Key) {
+        if self.in_order.back().is_none_or(|(last, _)| *last <= p) {
+            self.in_order.push_back((p, key));
+        } else {
+            self.others.push(Reverse((p, key)));
+        }
+    }
+
+    fn first(&self) -> Option<(Duration, Key)> {
+        let in_order = self.in_order.front().copied();
+        match (in_order, self.others.peek()) {
+            (first, None) => first,
+            (None, Some(Reverse(first))) => Some(*first),
+            (Some(one), Some(Reverse(other))) => Some(one.min(*other)),
+        }
+    }
+
+    /// Takes off the one that is `first`.
+    fn pop(&mut self, first: (Duration, Key)) {
+        if self.others.is_empty() || self.in_order.front() == Some(&first) {
+            self.in_order.pop_front();
+        } else {
+            self.others.pop();
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.in_order.len() + self.others.len()
+    }
+
+    fn retain(&mut self, keep: impl Fn(Key) -> bool) {
+        self.in_order.retain(|(_, key)| keep(*key));
+        self.others.retain(|Reverse((_, key))| keep(*key));
+    }
 }
 
 /// A call between `p` and its deadline.
@@ -41,7 +85,7 @@ pub(super) struct Wrote {
 
 impl Deadlines {
     pub(super) fn insert(&mut self, key: Key, deadline: &CallDeadline) {
-        self.upcoming.push(Reverse((deadline.p(), key)));
+        self.upcoming.push(deadline.p(), key);
     }
 
     pub(super) fn remove(&mut self, key: Key, deadline: &CallDeadline) {
@@ -67,8 +111,7 @@ impl Deadlines {
             closing.deadline.handle_run(previous_run, now);
         }
         if self.upcoming.len() > 2 * open.len() + SLACK {
-            self.upcoming
-                .retain(|Reverse((_, key))| open.deadline(*key).is_some());
+            self.upcoming.retain(|key| open.deadline(key).is_some());
         }
     }
 
@@ -82,7 +125,7 @@ impl Deadlines {
                 asked: false,
                 wrote: None,
             };
-            self.upcoming.pop();
+            self.upcoming.pop((p, key));
             self.closing.insert((p, key), closing);
         }
     }
@@ -90,11 +133,11 @@ impl Deadlines {
     /// The open call that comes to `p` first.
     fn first<'a>(&mut self, open: &'a OpenCalls) -> Option<(Duration, Key, &'a CallDeadline)> {
         loop {
-            let Reverse((p, key)) = *self.upcoming.peek()?;
+            let (p, key) = self.upcoming.first()?;
             if let Some(deadline) = open.deadline(key) {
                 return Some((p, key, deadline));
             }
-            self.upcoming.pop();
+            self.upcoming.pop((p, key));
         }
     }
 
@@ -205,6 +248,33 @@ mod tests {
         assert_eq!(first, Some(SECOND - SECOND / 4));
         open.waiting.remove(&0);
         assert_eq!(deadlines.next_run(Duration::ZERO, &open), None);
-        assert!(deadlines.upcoming.is_empty());
+        assert_eq!(deadlines.upcoming.len(), 0);
+    }
+
+    #[test]
+    fn calls_come_to_their_deadline_in_its_order_whatever_that_of_their_beginning() {
+        let (mut deadlines, mut open) = (Deadlines::default(), OpenCalls::new(0));
+        let timeouts = [5, 3, 9, 1, 9, 2, 12, 7, 4];
+        for (ticket, timeout) in (0..).zip(timeouts) {
+            insert(&mut deadlines, &mut open, ticket, timeout * SECOND);
+        }
+        let mut order = Vec::new();
+        for now in 1..20 {
+            let now = now * SECOND;
+            deadlines.handle_run(now, now, &open);
+            let wrote = |_| Wrote {
+                offered: true,
+                taken: true,
+            };
+            for (key, deadline, _) in deadlines.expired(now, &open, wrote) {
+                let Key::Ticket(ticket) = key else {
+                    panic!("{key:?}")
+                };
+                open.waiting.remove(&ticket);
+                deadlines.remove(key, &deadline);
+                order.push(timeouts[usize::try_from(ticket).unwrap()]);
+            }
+        }
+        assert_eq!(order, [1, 2, 3, 4, 5, 7, 9, 9, 12]);
     }
 }

@@ -38,12 +38,10 @@ impl Machine {
             now,
             self.settings.write_stall,
         );
-        if [self.ping_due(), self.retry_due()]
-            .into_iter()
-            .flatten()
-            .any(|due| due <= now)
-        {
+        let mut asking = self.asking_due();
+        if asking.is_some_and(|due| due <= now) {
             self.ask(now);
+            asking = self.asking_due();
         }
         let flags = Flags {
             doubted: self.doubted,
@@ -54,7 +52,7 @@ impl Machine {
         };
         self.events.flags_changed |= flags != self.told;
         self.told = flags;
-        let due = self.next_due();
+        let due = self.next_due(asking);
         // Earlier than needed is right: when it fires, the next one is found. Later than needed is
         // not.
         if self
@@ -83,13 +81,16 @@ impl Machine {
         }
     }
 
-    pub(super) fn next_due(&self) -> Option<Duration> {
+    /// The earliest of all, given when a PING is due.
+    fn next_due(&self, asking: Option<Duration>) -> Option<Duration> {
         let trial = self.trial().and_then(Attended::due);
         let write_stall = self.write_stall.as_ref().and_then(Attended::due);
-        [self.ping_due(), self.retry_due(), trial, write_stall]
-            .into_iter()
-            .flatten()
-            .min()
+        earlier(asking, earlier(trial, write_stall))
+    }
+
+    /// When the peer is to be asked, for whichever reason.
+    fn asking_due(&self) -> Option<Duration> {
+        earlier(self.ping_due(), self.retry_due())
     }
 
     /// RFC KA-27: not where support is `No`. RFC KA-29: nor a trial where it is `Unknown`.
@@ -264,6 +265,13 @@ impl Machine {
             Ping::Out { trial, .. } => trial.as_mut(),
             Ping::Rest | Ping::Unwritten { .. } => None,
         }
+    }
+}
+
+fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 

@@ -28,7 +28,8 @@ use ttrpc_keepalive::transport::{Look, Transport};
 use ttrpc_keepalive::wire::{Flags, MessageType, ping, ping_number};
 use ttrpc_keepalive::{
     ByteStream, Client, ClientBuilder, ConnectionError, Context, DeadReason, DriverThread, Error,
-    LateOutcome, Listener, Peer as Summary, ServerBuilder, State, Status, Verdict,
+    LateOutcome, Listener, Peer as Summary, Requests, Responses, ServerBuilder, State, Status,
+    Verdict,
 };
 
 /// How long a blocked handler keeps its thread: far more than a loaded machine delays one.
@@ -258,6 +259,14 @@ async fn handlers_run_on_the_runtime_that_serves_whichever_thread_drives() {
         let request = text("");
         let call = client.call::<_, StringValue>("demo.Echo", "Thread", &request);
         assert_eq!(call.await.unwrap().value, "serving", "{thread:?}");
+
+        let call = client.server_stream::<_, StringValue>("demo.Stream", "Down", &request);
+        let message = call.await.unwrap().next().await.unwrap();
+        assert_eq!(message.unwrap().value, "serving", "{thread:?}");
+
+        let call = client.client_stream::<StringValue, StringValue>("demo.Stream", "Up");
+        let (_requests, reply) = call.await.unwrap();
+        assert_eq!(reply.await.unwrap().value, "serving", "{thread:?}");
     }
 }
 
@@ -440,7 +449,7 @@ fn two_threads() -> Runtime {
 }
 
 /// The methods of the echo server; `Block`, which keeps its thread for so many milliseconds; and
-/// `Thread`, which tells the name of the one it runs on.
+/// `Thread`, which tells the name of the one it runs on, as `Down` and `Up` do.
 fn blocking(thread: DriverThread) -> ServerBuilder {
     echo()
         .driver_thread(thread)
@@ -453,8 +462,24 @@ fn blocking(thread: DriverThread) -> ServerBuilder {
             },
         )
         .unary("demo.Echo", "Thread", |_: Context, _: StringValue| async {
-            Ok(text(thread::current().name().unwrap_or_default()))
+            Ok(thread_name())
         })
+        .server_stream(
+            "demo.Stream",
+            "Down",
+            |_: Context, _: StringValue, mut out: Responses<StringValue>| async move {
+                out.send(&thread_name()).await
+            },
+        )
+        .client_stream(
+            "demo.Stream",
+            "Up",
+            |_: Context, _: Requests<StringValue>| async { Ok(thread_name()) },
+        )
+}
+
+fn thread_name() -> StringValue {
+    text(thread::current().name().unwrap_or_default())
 }
 
 /// Asks 1 s before a deadline. Its driver may be late by half of that before a verdict says so.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tracing::debug;
+
+mod uploading;
 
 use super::ServerState;
 use super::canary::{Canary, STALLED};
@@ -17,16 +18,16 @@ use super::guard::expired;
 use super::method::{Method, Methods};
 use super::responder::{Held, Responder};
 use super::slots::Slot;
-use super::streaming::{answered, too_many};
+use super::streaming::answered;
 use super::waiting::{Incoming, Waiting};
 use super::workers::Workers;
 use crate::config::{ServerConfig, ServerLimits};
-use crate::connection::{Inbox, Messages, Received, Shared, Side, Total, Turn};
+use crate::connection::{Inbox, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::liveness::Pending;
 use crate::status::{Code, Status};
-use crate::streams::{Requests, Upload, Uploads};
+use crate::streams::{Requests, Uploads};
 use crate::wire::{
     Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Part, RequestFields, encode_status,
 };
@@ -221,30 +222,6 @@ impl ServerSide {
         self.state.counters.refused.fetch_add(1, Relaxed);
     }
 
-    /// Takes messages of a stream from now on: they may come before its handler starts.
-    fn open_upload(
-        &mut self,
-        stream_id: u32,
-        flags: Flags,
-        payload: Bytes,
-    ) -> Result<Messages<Status>, Status> {
-        let uploaded = Some(Arc::clone(&self.uploaded));
-        let (inbox, messages) = Inbox::new(self.limits.stream_bytes, uploaded);
-        let open = flags.contains(Flags::REMOTE_OPEN) && !flags.contains(Flags::REMOTE_CLOSED);
-        // Some clients put the first message into the request. RFC KA-44: an empty payload is none
-        // if messages follow.
-        let none = flags.contains(Flags::NO_DATA) || (open && payload.is_empty());
-        if !none {
-            inbox.push(Received::Own(payload)).map_err(too_many)?;
-        }
-        if open {
-            self.uploads.open(stream_id, inbox);
-        } else {
-            inbox.close();
-        }
-        Ok(messages)
-    }
-
     fn start(&mut self, incoming: Incoming, slot: Option<Slot>, turn: &Turn<'_, Command>) {
         self.running += 1;
         let Incoming {
@@ -289,25 +266,6 @@ impl ServerSide {
                     start(context, messages, responder);
                 }
             }
-        }
-    }
-
-    /// Ends a stream whose messages cannot be taken. Its handler sees the same status; one that has
-    /// not begun never does.
-    fn fail(
-        &mut self,
-        stream_id: u32,
-        inbox: &Inbox<Status>,
-        status: Status,
-        turn: &mut Turn<'_, Command>,
-    ) {
-        self.uploads.close(stream_id);
-        debug!(stream_id, %status, "a stream fails");
-        turn.end_stream(stream_id, encode_status(stream_id, &status));
-        inbox.fail(status);
-        if self.waiting.remove(stream_id).is_some() {
-            turn.shared.release();
-            turn.machine.handle_call_ended(turn.now);
         }
     }
 
@@ -403,38 +361,7 @@ impl Side for ServerSide {
     }
 
     fn handle_data(&mut self, header: Header, message: Received<'_>, turn: &mut Turn<'_, Command>) {
-        let (stream_id, flags) = (header.stream_id, header.flags);
-        let waiting = &mut self.waiting;
-        let push = |inbox: &Inbox<Status>| {
-            waiting.handle_message(stream_id, message.len())?;
-            inbox.push(message)
-        };
-        let pushed = match self.uploads.handle_data(stream_id, flags) {
-            Upload::Message(inbox) => push(inbox).map_err(|overflow| {
-                let inbox = Arc::clone(inbox);
-                (inbox, overflow)
-            }),
-            Upload::Last(inbox) => match push(&inbox) {
-                Ok(()) => {
-                    inbox.close();
-                    Ok(())
-                }
-                Err(overflow) => Err((inbox, overflow)),
-            },
-            Upload::End(inbox) => {
-                inbox.close();
-                Ok(())
-            }
-            Upload::Nothing => Ok(()),
-            Upload::Unknown => {
-                // RFC KA-37.
-                debug!(stream_id, "stream data for nobody is dropped");
-                Ok(())
-            }
-        };
-        if let Err((inbox, overflow)) = pushed {
-            self.fail(stream_id, &inbox, too_many(overflow), turn);
-        }
+        self.handle_message(header, message, turn);
     }
 
     /// RFC KA-4: its own stream fails, and nothing else.

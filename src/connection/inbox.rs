@@ -99,9 +99,9 @@ enum Queued {
     Shared(usize),
 }
 
-/// Bytes that small messages share. A queue that grows longer is one that nobody reads, and has the
-/// memory that it counts.
-const SHARED: usize = 64 << 10;
+/// Bytes that small messages share. They stay until the last of these is taken, so this is what a
+/// stream may hold beyond what it counts; messages behind them have memory of their own.
+const SHARED: usize = 16 << 10;
 
 /// Messages, and bytes that they share, for which a queue keeps its memory while its receiver waits: a
 /// quiet stream is to hold little.

@@ -149,23 +149,28 @@ impl Default for ClientLimits {
     }
 }
 
-/// The settings of a server; the limits are those of each connection.
+/// The settings of a server, as they are in use. To be read from
+/// [`Server::settings`](crate::Server::settings); each is described where it is set.
 #[derive(Clone, Debug)]
-pub(crate) struct ServerConfig {
-    pub(crate) keepalive: Keepalive,
-    pub(crate) driver_thread: DriverThread,
-    pub(crate) dispatch: Dispatch,
+#[non_exhaustive]
+pub struct ServerSettings {
+    /// [`ServerBuilder::keepalive`](crate::ServerBuilder::keepalive).
+    pub keepalive: Keepalive,
+    /// [`ServerBuilder::driver_thread`](crate::ServerBuilder::driver_thread).
+    pub driver_thread: DriverThread,
+    /// [`ServerBuilder::dispatch`](crate::ServerBuilder::dispatch).
+    pub dispatch: Dispatch,
     /// Connections of one listener at one time. Beyond it none is accepted: where the operating
     /// system allows a process a million descriptors, a client that opens connections and closes
     /// none would otherwise take the memory.
-    pub(crate) connection_limit: usize,
+    pub connection_limit: usize,
     /// For each connection.
-    pub(crate) limits: ServerLimits,
+    pub limits: ServerLimits,
     /// Handlers that run at one time on all connections. `None` for no limit but that of each.
-    pub(crate) total_handlers: Option<usize>,
+    pub total_handlers: Option<usize>,
 }
 
-impl Default for ServerConfig {
+impl Default for ServerSettings {
     fn default() -> Self {
         Self {
             keepalive: Keepalive::default(),
@@ -178,25 +183,26 @@ impl Default for ServerConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ServerLimits {
+/// The bounds of a server's queues, for each connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerLimits {
     /// Handlers that run at one time on one connection.
-    pub(crate) handlers: usize,
+    pub handlers: usize,
     /// Requests that wait for a handler to end. Beyond it a request is answered
     /// RESOURCE_EXHAUSTED at once: the reader never waits for handlers, or PINGs would.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// Bytes of these requests, and of the messages that have come for them: as many would be four
     /// GiB if each were as large as a frame.
-    pub(crate) waiting_bytes: usize,
+    pub waiting_bytes: usize,
     /// Bytes of answers that wait to be written. Beyond it the server stops reading requests
     /// until the client has taken some: it alone does so, since two sides that both wait for the
-    /// other to read would wait for ever.
-    /// Stream messages beyond it wait in their senders.
-    pub(crate) owed_bytes: usize,
+    /// other to read would wait for ever. Stream messages beyond it wait in their senders.
+    pub owed_bytes: usize,
     /// Bytes of one stream's messages that were received and not taken, as for a client.
-    pub(crate) stream_bytes: usize,
+    pub stream_bytes: usize,
     /// The same of all streams. A client opens as many as handlers run, and would fill each.
-    pub(crate) upload_bytes: usize,
+    pub upload_bytes: usize,
 }
 
 /// Four messages of the largest size: a consumer that is late for a moment loses nothing.

@@ -163,8 +163,8 @@
 //! ([`Context::remaining`]). Hand that on to what the handler calls in turn: a limit inside that is
 //! longer than the one outside is work for nobody.
 //!
-//! What is in use can be read at any time from [`Client::settings`], and is logged once at debug
-//! level.
+//! What is in use can be read at any time from [`Client::settings`], and for a server from
+//! [`Server::settings`]; it is logged once at debug level.
 //!
 //! # Streams
 //!
@@ -487,7 +487,9 @@ pub mod wire;
 pub use backoff::Backoff;
 pub use call::{Call, CallFuture};
 pub use client::{Client, ClientBuilder};
-pub use config::{ClientLimits, ClientSettings, Dispatch, DriverThread};
+pub use config::{
+    ClientLimits, ClientSettings, Dispatch, DriverThread, ServerLimits, ServerSettings,
+};
 pub use error::{
     ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
 };

@@ -15,10 +15,12 @@ use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{
-    Client, Code, ConnectionError, Context, DeadReason, Listener, MethodOptions, Server, Status,
+    Client, Code, ConnectionError, Context, DeadReason, Dispatch, Listener, MethodOptions, Server,
+    Status,
 };
 
 #[tokio::test(start_paused = true)]
@@ -445,5 +447,40 @@ async fn a_server_that_parks_goes_on_when_its_answers_are_taken() {
     // The last request was cut in its middle by the timeout: only the whole ones are answered.
     for _ in 0..sent {
         timeout(secs(1), peer.frame()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_a_server_in_use_can_be_read_and_are_logged_once() {
+    let (log, _guard) = Log::begin();
+    let options = MethodOptions::new().timeout(secs(17)).call_limit(19);
+    let server = echo()
+        .keepalive(Keepalive::every(secs(7)))
+        .total_handler_limit(2000)
+        .waiting_limit(11)
+        .method("demo.Echo", "Say", options)
+        .build()
+        .unwrap();
+    let settings = server.settings();
+    assert_eq!(settings.keepalive.period(), Some(secs(7)));
+    assert_eq!(settings.total_handlers, Some(2000));
+    let limits = (settings.limits.waiting, settings.limits.handlers);
+    assert_eq!(limits, (11, 1024));
+    assert_eq!(settings.dispatch, Dispatch::Spawn);
+
+    let (client, _) = pair(server, Client::builder(), 64 << 10);
+    for _ in 0..10 {
+        say(&client).await.unwrap();
+    }
+    assert_eq!(log.count("a server is built"), 1);
+    let line = log.at_least(Level::DEBUG);
+    let line = line.iter().find(|line| line.contains("Every(7s)")).unwrap();
+    for part in [
+        "waiting: 11",
+        "demo.Echo/Say",
+        "17s",
+        "call_limit: Some(19)",
+    ] {
+        assert!(line.contains(part), "{part} is missing in {line}");
     }
 }

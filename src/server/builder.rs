@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protobuf::Message;
 use tokio::sync::watch;
+use tracing::debug;
 
 use super::context::Context;
 use super::counters::Counting;
@@ -17,7 +18,7 @@ use super::slots::Slots;
 use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
 use super::{Phase, Server, ServerState, Serving};
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
-use crate::config::{Dispatch, DriverThread, ServerConfig, check_limits};
+use crate::config::{Dispatch, DriverThread, ServerSettings, check_limits};
 use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
@@ -32,7 +33,7 @@ pub struct ServerBuilder {
     options: Vec<(String, String, MethodOptions)>,
     every_method: MethodOptions,
     hook: Option<Hook>,
-    config: ServerConfig,
+    settings: ServerSettings,
 }
 
 /// Methods by service and name.
@@ -231,7 +232,7 @@ impl ServerBuilder {
     /// A server answers every PING, whatever is set here, and sends one itself only to a client
     /// that has sent one before (RFC KA-28).
     pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
-        self.config.keepalive = keepalive;
+        self.settings.keepalive = keepalive;
         self
     }
 
@@ -240,14 +241,14 @@ impl ServerBuilder {
     /// In either case handlers run on the runtime that serves, and connections are accepted there:
     /// one that is blocked accepts none.
     pub fn driver_thread(mut self, thread: DriverThread) -> Self {
-        self.config.driver_thread = thread;
+        self.settings.driver_thread = thread;
         self
     }
 
     /// Who polls the handlers of unary calls first. [`Dispatch::Spawn`] by default;
     /// [`Dispatch::Inline`] is for handlers that are short.
     pub fn dispatch(mut self, dispatch: Dispatch) -> Self {
-        self.config.dispatch = dispatch;
+        self.settings.dispatch = dispatch;
         self
     }
 
@@ -258,7 +259,7 @@ impl ServerBuilder {
     ///
     /// The other limits are for each connection.
     pub fn connection_limit(mut self, connections: usize) -> Self {
-        self.config.connection_limit = connections;
+        self.settings.connection_limit = connections;
         self
     }
 
@@ -268,7 +269,7 @@ impl ServerBuilder {
     /// Each has a request of up to 4 MiB, and may give an answer as large that its client does not
     /// take. Lower this for clients that are not trusted.
     pub fn handler_limit(mut self, handlers: usize) -> Self {
-        self.config.limits.handlers = handlers;
+        self.settings.limits.handlers = handlers;
         self
     }
 
@@ -279,7 +280,7 @@ impl ServerBuilder {
     /// waits behind the others: one with many requests does not keep the rest waiting. A handler
     /// counts until its own end, although its connection has ended or its call was answered early.
     pub fn total_handler_limit(mut self, handlers: usize) -> Self {
-        self.config.total_handlers = Some(handlers);
+        self.settings.total_handlers = Some(handlers);
         self
     }
 
@@ -287,7 +288,7 @@ impl ServerBuilder {
     /// Further ones are answered RESOURCE_EXHAUSTED at once, after those that have expired were
     /// answered to make room.
     pub fn waiting_limit(mut self, waiting: usize) -> Self {
-        self.config.limits.waiting = waiting;
+        self.settings.limits.waiting = waiting;
         self
     }
 
@@ -296,7 +297,7 @@ impl ServerBuilder {
     /// answered RESOURCE_EXHAUSTED at once, and so is a stream whose message it is. A request that
     /// none waits in front of always fits.
     pub fn waiting_byte_limit(mut self, bytes: usize) -> Self {
-        self.config.limits.waiting_bytes = bytes;
+        self.settings.limits.waiting_bytes = bytes;
         self
     }
 
@@ -304,7 +305,7 @@ impl ServerBuilder {
     /// 1, 16 MiB by default. Beyond it that call is answered RESOURCE_EXHAUSTED; a message always
     /// fits into an empty queue. Each message counts as 64 bytes more than it has.
     pub fn stream_limit(mut self, bytes: usize) -> Self {
-        self.config.limits.stream_bytes = bytes;
+        self.settings.limits.stream_bytes = bytes;
         self
     }
 
@@ -313,7 +314,7 @@ impl ServerBuilder {
     /// answered RESOURCE_EXHAUSTED, however little of it waits; a message always fits if no other
     /// waits. Each message counts as 64 bytes more than it has.
     pub fn upload_limit(mut self, bytes: usize) -> Self {
-        self.config.limits.upload_bytes = bytes;
+        self.settings.limits.upload_bytes = bytes;
         self
     }
 
@@ -322,7 +323,7 @@ impl ServerBuilder {
     /// requests are read, and those that wait do not begin, until it takes some. Responses of
     /// streams wait in their senders before it comes to that.
     pub fn owed_limit(mut self, bytes: usize) -> Self {
-        self.config.limits.owed_bytes = bytes;
+        self.settings.limits.owed_bytes = bytes;
         self
     }
 
@@ -338,27 +339,27 @@ impl ServerBuilder {
             options,
             every_method,
             hook,
-            config,
+            settings,
         } = self;
-        config.keepalive.validate()?;
+        settings.keepalive.validate()?;
         check_limits(&[
-            ("connection_limit", config.connection_limit),
-            ("handler_limit", config.limits.handlers),
-            ("total_handler_limit", config.total_handlers.unwrap_or(1)),
-            ("waiting_limit", config.limits.waiting),
-            ("waiting_byte_limit", config.limits.waiting_bytes),
-            ("owed_limit", config.limits.owed_bytes),
-            ("stream_limit", config.limits.stream_bytes),
-            ("upload_limit", config.limits.upload_bytes),
+            ("connection_limit", settings.connection_limit),
+            ("handler_limit", settings.limits.handlers),
+            ("total_handler_limit", settings.total_handlers.unwrap_or(1)),
+            ("waiting_limit", settings.limits.waiting),
+            ("waiting_byte_limit", settings.limits.waiting_bytes),
+            ("owed_limit", settings.limits.owed_bytes),
+            ("stream_limit", settings.limits.stream_bytes),
+            ("upload_limit", settings.limits.upload_bytes),
         ])?;
-        let dedicated = config.driver_thread == DriverThread::Dedicated;
-        if dedicated && config.dispatch == Dispatch::Inline {
+        let dedicated = settings.driver_thread == DriverThread::Dedicated;
+        if dedicated && settings.dispatch == Dispatch::Inline {
             return Err(ConfigError::InlineOnDedicated);
         }
         let state = Arc::new(ServerState {
             draining: watch::Sender::new(false),
             counters: Counting::default(),
-            slots: config.total_handlers.map(Slots::new),
+            slots: settings.total_handlers.map(Slots::new),
         });
         let mut own = HashMap::<_, MethodOptions>::new();
         for (service, name, options) in options {
@@ -390,10 +391,11 @@ impl ServerBuilder {
             let options = every_method.of(&method);
             add(name, method, options)?;
         }
+        debug!(?settings, ?methods, "a server is built");
         Ok(Server {
             shared: Arc::new(Serving {
                 methods: Arc::new(methods),
-                config,
+                settings,
                 phase: watch::Sender::new(Phase::Serving),
                 state,
             }),

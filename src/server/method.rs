@@ -152,12 +152,15 @@ impl Methods {
     }
 }
 
+/// By their full names, each with what is set for it.
 impl fmt::Debug for Methods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let services = self.services.iter();
-        f.debug_map()
-            .entries(services.map(|(service, methods)| (service, methods.keys())))
-            .finish()
+        let served = self.services.values().flat_map(BTreeMap::values);
+        let entries = served.map(|served| {
+            let name = format!("{}/{}", served.service, served.name);
+            (name, &served.policy)
+        });
+        f.debug_map().entries(entries).finish()
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use crate::config::ServerConfig;
+use crate::config::ServerSettings;
 use crate::connection::Connection;
 use crate::error::ConnectionError;
 use crate::transport::{Accept, IntoTransport};
@@ -65,7 +65,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Serving {
     methods: Arc<Methods>,
-    config: ServerConfig,
+    settings: ServerSettings,
     /// Whoever serves holds a receiver, so that a shutdown sees when nobody does any more.
     phase: watch::Sender<Phase>,
     state: Arc<ServerState>,
@@ -97,6 +97,12 @@ impl Server {
         ServerBuilder::default()
     }
 
+    /// The settings in use. They are logged once, when the server is built, with those of its
+    /// methods.
+    pub fn settings(&self) -> &ServerSettings {
+        &self.shared.settings
+    }
+
     /// Accepts and serves connections until [`shutdown`](Self::shutdown) or until there will be no
     /// more of them, then until those that are open have ended.
     ///
@@ -111,7 +117,7 @@ impl Server {
     ///
     /// Dropping the future closes the listener and ends its connections at once.
     pub async fn serve(&self, mut incoming: impl Accept) {
-        let limit = self.shared.config.connection_limit;
+        let limit = self.shared.settings.connection_limit;
         let mut phase = self.shared.phase.subscribe();
         let mut connections = JoinSet::new();
         let canary = Canary::new(Handle::current());
@@ -169,13 +175,13 @@ impl Server {
     async fn serve_one(&self, stream: impl IntoTransport, canary: Canary) -> ConnectionError {
         let Serving {
             methods,
-            config,
+            settings,
             phase,
             state,
         } = &*self.shared;
         let methods = Arc::clone(methods);
-        let side = ServerSide::new(methods, config, Arc::clone(state), canary);
-        let connection = Connection::new(stream, side, &config.keepalive, config.driver_thread);
+        let side = ServerSide::new(methods, settings, Arc::clone(state), canary);
+        let connection = Connection::new(stream, side, &settings.keepalive, settings.driver_thread);
         let shared = Arc::clone(connection.shared());
         let mut driver = pin!(connection.run());
         let mut phase = phase.subscribe();

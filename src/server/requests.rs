@@ -21,7 +21,7 @@ use super::slots::Slot;
 use super::streaming::answered;
 use super::waiting::{Incoming, Waiting};
 use super::workers::Workers;
-use crate::config::{ServerConfig, ServerLimits};
+use crate::config::{ServerLimits, ServerSettings};
 use crate::connection::{Inbox, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
@@ -73,20 +73,20 @@ pub(super) struct ServerSide {
 impl ServerSide {
     pub(super) fn new(
         methods: Arc<Methods>,
-        config: &ServerConfig,
+        settings: &ServerSettings,
         state: Arc<ServerState>,
         canary: Canary,
     ) -> Self {
         Self {
             methods,
-            limits: config.limits,
-            inline: Budget::new(config.dispatch),
+            limits: settings.limits,
+            inline: Budget::new(settings.dispatch),
             workers: Workers::new(canary.handlers().clone()),
             requests: Requests::default(),
             uploads: Uploads::default(),
-            uploaded: Total::new(config.limits.upload_bytes),
+            uploaded: Total::new(settings.limits.upload_bytes),
             running: 0,
-            waiting: Waiting::new(&config.limits),
+            waiting: Waiting::new(&settings.limits),
             in_queue: None,
             state,
             canary,

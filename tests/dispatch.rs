@@ -7,8 +7,6 @@
 
 mod support;
 
-use std::sync::{Arc, Condvar, Mutex};
-
 use protobuf::Message;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
@@ -110,21 +108,6 @@ async fn handlers_that_are_always_ready_do_not_keep_the_driver_from_a_ping() {
     assert_eq!(by_driver, 256, "those of one turn");
 }
 
-/// Sends requests to methods of `demo.Echo` in one piece, with ids from 1 on.
-async fn call_together(peer: &mut Peer<DuplexStream>, methods: &[&str]) {
-    let mut burst = Vec::new();
-    for (id, method) in (1..).step_by(2).zip(methods) {
-        let head = RequestHead {
-            service: "demo.Echo",
-            method,
-            timeout_nano: 0,
-            metadata: &[],
-        };
-        burst.extend(encode_request(id, Flags::NONE, &head, &Raw(b"")).unwrap());
-    }
-    peer.send(burst).await;
-}
-
 /// `Who` answers in which task it runs; `Later` does so after it has waited.
 fn served_apart() -> Peer<DuplexStream> {
     let who = || async { Ok(text(&tokio::task::id().to_string())) };
@@ -152,7 +135,7 @@ async fn handlers_that_come_together_share_a_task_until_one_of_them_waits() {
     let mut peer = served_apart();
     let methods = ["Who", "Who", "Later", "Who", "Later", "Who"];
     let start = Instant::now();
-    call_together(&mut peer, &methods).await;
+    peer.send(requests(1, &methods)).await;
     let mut tasks = [(); 6].map(|()| String::new());
     for answered in 0..6 {
         let (id, response) = peer.expect_response().await;
@@ -172,7 +155,7 @@ async fn handlers_that_come_together_share_a_task_until_one_of_them_waits() {
 async fn a_panic_costs_its_call_and_none_of_those_that_came_with_it() {
     let mut peer = served_apart();
     let methods = ["Who", "Panic", "Who", "Panic", "Later", "Who"];
-    call_together(&mut peer, &methods).await;
+    peer.send(requests(1, &methods)).await;
     let mut codes = [Code::UNKNOWN; 6];
     for _ in methods {
         let (id, response) = peer.expect_response().await;
@@ -181,35 +164,6 @@ async fn a_panic_costs_its_call_and_none_of_those_that_came_with_it() {
     }
     let (ok, internal) = (Code::OK, Code::INTERNAL);
     assert_eq!(codes, [ok, internal, ok, internal, ok, ok]);
-}
-
-// Each needs a thread, and blocks it until the others have theirs.
-#[test]
-fn handlers_that_block_their_threads_do_not_keep_others_from_running() {
-    on_threads(async {
-        let all_run = Arc::new((Mutex::new(0), Condvar::new()));
-        let server = Server::builder()
-            .unary("demo.Echo", "Block", move |_: Context, q: StringValue| {
-                let all_run = Arc::clone(&all_run);
-                async move {
-                    let (running, changed) = &*all_run;
-                    let mut running = running.lock().unwrap();
-                    *running += 1;
-                    changed.notify_all();
-                    // Not for ever, or this test could not end if it fails.
-                    let waited = changed.wait_timeout_while(running, secs(20), |all| *all < 3);
-                    assert!(!waited.unwrap().1.timed_out(), "the others do not run");
-                    Ok(q)
-                }
-            })
-            .build()
-            .unwrap();
-        let mut peer = served(server);
-        call_together(&mut peer, &["Block"; 3]).await;
-        for _ in 0..3 {
-            assert!(answer(&mut peer).await.is_ok());
-        }
-    });
 }
 
 #[test]

@@ -6,13 +6,11 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::task::yield_now;
 use tokio::time::Sleep;
 
 mod extra_turn;
@@ -21,6 +19,7 @@ mod telling;
 
 use self::extra_turn::ExtraTurn;
 use self::reading::Reading;
+use super::give_way::give_way;
 use super::reader::Reader;
 use super::side::{Side, Turn};
 use super::writer::{Link, Writer};
@@ -191,7 +190,10 @@ impl<S: Side> Driver<S> {
         }
 
         self.publish(now)?;
-        if self.closing == Closing::Drained && self.side.is_idle() && self.may_close() {
+        // Requests that were read are answered, if only that they come too late.
+        let has_read_all = S::ROLE == Role::Client || reading != Reading::More;
+        let drained = self.closing == Closing::Drained && self.side.is_idle();
+        if drained && has_read_all && self.may_close() {
             return Err(ConnectionError::LocalClose);
         }
         // What ended parking may have been written after this turn's read.
@@ -229,6 +231,7 @@ impl<S: Side> Driver<S> {
             let mut desk = self.shared.desk();
             desk.notified = false;
             desk.awake = true;
+            desk.gathers = false;
             if !desk
                 .waker
                 .as_ref()
@@ -348,21 +351,8 @@ impl<S: Side> Driver<S> {
         let alone = self.frames <= 1;
         desk.direct = alone && self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
+        desk.gathers = self.side.gathers();
         Next::Sleep
-    }
-}
-
-/// Ends a turn that another is to follow, so that other tasks have theirs between.
-fn give_way(cx: &mut Context<'_>) {
-    let flavor = Handle::try_current().map(|handle| handle.runtime_flavor());
-    if let Ok(RuntimeFlavor::CurrentThread) = flavor {
-        // Behind all of them: the task that runs such a runtime is none of those in the queue, and
-        // would have to wait for many turns of this one.
-        let _ = pin!(yield_now()).poll(cx);
-    } else {
-        // Where any thread may take it. What is put off like that waits for this very one, which the
-        // next task may block.
-        cx.waker().wake_by_ref();
     }
 }
 

@@ -4,6 +4,7 @@
 //! Handles reach it through the desk, whose lock is short and never held across an await, a
 //! wake-up or a system call.
 
+use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -21,6 +22,7 @@ mod call;
 mod calls;
 mod deadlines;
 mod driver;
+mod give_way;
 mod handle;
 mod inbox;
 mod open;
@@ -34,6 +36,7 @@ mod writer;
 
 pub(crate) use call::{Command, StreamEnd};
 pub(crate) use calls::ClientSide;
+pub(crate) use give_way::pause;
 pub(crate) use handle::{Exchange, Handle, Outgoing, Payload, Reply, Wait};
 pub(crate) use inbox::{Inbox, MESSAGE_OVERHEAD, Messages, Overflow, Received, Total};
 pub(crate) use open::Guard;
@@ -70,6 +73,9 @@ struct Desk<C> {
     /// wake it, and nobody writes beside it.
     awake: bool,
     shortcut: Option<Arc<dyn Shortcut>>,
+    /// Whether answers wait for one another: handlers share a thread, and whoever runs them calls the
+    /// driver at the end. It comes by itself before long.
+    gathers: bool,
     /// Whether a handle may write by itself: nothing is blocked, and the rules have nothing to
     /// put in front.
     direct: bool,
@@ -107,6 +113,7 @@ impl<C> Shared<C> {
                 notified: false,
                 awake: false,
                 shortcut: transport.shortcut(),
+                gathers: false,
                 direct: false,
                 wakes_at: None,
                 room: Room::default(),
@@ -181,7 +188,9 @@ impl<C> Shared<C> {
             return Err(command);
         }
         desk.commands.push(command);
-        notify(desk);
+        if !desk.gathers {
+            notify(desk);
+        }
         Ok(())
     }
 
@@ -202,6 +211,16 @@ impl<C> Shared<C> {
             self.write(desk, self.clock.now(), false);
         } else {
             desk.outbox.arrive(stream_id, frame);
+            if !desk.gathers {
+                notify(desk);
+            }
+        }
+    }
+
+    /// Calls the driver for the answers that have gathered.
+    pub(crate) fn end_gathering(&self) {
+        let mut desk = self.desk();
+        if mem::replace(&mut desk.gathers, false) && !desk.commands.is_empty() {
             notify(desk);
         }
     }

@@ -9,8 +9,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tokio::task::yield_now;
-
+use super::give_way::pause;
 use super::outbox::Outbox;
 use super::{Shared, notify};
 use crate::error::ConnectionError;
@@ -183,7 +182,7 @@ impl<C> Outlet<C> {
         if self.unyielded >= SHARE {
             self.unyielded = 0;
             // The driver among them.
-            yield_now().await;
+            pause().await;
         }
         // Most messages find room, and need the lock once.
         let sent = !self.crowded && encode(self.stream_id, &mut self.encoded).is_ok();

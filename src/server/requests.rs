@@ -249,7 +249,7 @@ impl ServerSide {
                 let handling = method.handle(context, payload, responder);
                 match first {
                     First::Driver => poll_first(handling, handlers),
-                    First::Worker => self.workers.push(handling),
+                    First::Worker => self.workers.push(handling, turn.shared),
                 }
             }
             Method::ServerStream(start) => {
@@ -418,6 +418,10 @@ impl Side for ServerSide {
     fn next_run(&mut self, now: Duration) -> Option<Duration> {
         let workers = self.workers.next_run(now);
         self.canary_due.into_iter().chain(workers).min()
+    }
+
+    fn gathers(&self) -> bool {
+        self.workers.are_watched()
     }
 
     fn owed_limit(&self) -> usize {

@@ -4,6 +4,11 @@
 //! for each would cost more than they. The invariant: while a handler waits for its first turn, a
 //! worker is on its way, or one is busy with a handler that came before it. If that one keeps its
 //! thread, another worker goes on: soon if it returns, and otherwise when the driver looks here.
+//!
+//! What a handler wakes on a thread of several waits there until its task gives the thread back, and
+//! no other thread takes it. So a worker wakes nobody and then goes on to a handler which may block: the
+//! driver is called when no handler follows, and before another worker is called the thread is given
+//! back.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -15,10 +20,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::yield_now;
 
 use super::canary::STALLED;
+use super::requests::Command;
 use crate::clock::Clock;
+use crate::connection::{Shared, pause};
 
 /// A handler on its way to its answer. Dropped, it answers that it was stopped.
 pub(super) type Handling = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -31,6 +37,10 @@ const LONG: Duration = Duration::from_micros(50);
 
 /// How long a handler may keep its thread before the driver sends somebody to those behind it.
 const STUCK: Duration = Duration::from_millis(1);
+
+/// Workers that may be on their way at one time: one may be held up by the very handler that the next
+/// is to make up for.
+const COMING: usize = 4;
 
 /// A queue longer than this gives its memory back when it is empty.
 const KEPT: usize = 64;
@@ -65,10 +75,12 @@ struct Queue {
 struct State {
     waiting: VecDeque<Handling>,
     begun: u64,
-    /// Whether a worker was called and has not come yet.
-    coming: bool,
+    /// Workers that were called and have not come yet.
+    coming: usize,
     /// Workers that come back here when their handler is done.
     working: usize,
+    /// Whom to tell when no handler follows.
+    connection: Option<Arc<Shared<Command>>>,
 }
 
 impl std::fmt::Debug for State {
@@ -93,57 +105,79 @@ impl Workers {
         }
     }
 
-    /// Lets a handler run.
-    pub(super) fn push(&self, handling: Handling) {
+    /// Lets a handler run, of this connection as all others.
+    pub(super) fn push(&self, handling: Handling, connection: &Arc<Shared<Command>>) {
         let mut state = self.queue.state();
+        state
+            .connection
+            .get_or_insert_with(|| Arc::clone(connection));
         state.waiting.push_back(handling);
-        if state.working == 0 {
+        if state.working == 0 && state.coming == 0 {
             self.queue.call(state);
         }
     }
 
     /// The driver runs. Sends somebody if the queue has not moved since it was seen.
     pub(super) fn handle_run(&mut self, now: Duration) {
-        let Some(watched) = self.watched.filter(|watched| watched.due <= now) else {
+        let before = self.watched;
+        let Some(watched) = self.watch(now) else {
             return;
         };
+        let stuck = before.is_some_and(|before| before.begun == watched.begun && before.due <= now);
         let state = self.queue.state();
-        if state.begun == watched.begun && !state.waiting.is_empty() {
+        if stuck && !state.waiting.is_empty() && state.coming < COMING {
             self.queue.call(state);
         }
     }
 
     /// When the driver must look here again.
     pub(super) fn next_run(&mut self, now: Duration) -> Option<Duration> {
-        let (begun, stuck) = {
+        self.watch(now).map(|watched| watched.due)
+    }
+
+    /// Whether the driver looks here before long.
+    pub(super) fn are_watched(&self) -> bool {
+        self.watched.is_some()
+    }
+
+    fn watch(&mut self, now: Duration) -> Option<Watched> {
+        let (begun, behind_another) = {
             let state = self.queue.state();
             // One that is alone has a worker of its own, which is on its way.
-            let behind_another = state.waiting.len() > usize::from(state.coming);
-            (state.begun, behind_another)
+            let own = usize::from(state.working == 0 && state.coming > 0);
+            (state.begun, state.waiting.len() > own)
         };
-        if !stuck {
-            self.watched = None;
-            return None;
-        }
-        let same = self.watched.filter(|watched| watched.begun == begun);
-        let since = same.map_or(now, |watched| watched.since);
-        let due = same.map(|watched| watched.due).filter(|due| *due > now);
-        let due = due.unwrap_or_else(|| {
-            // Where no thread is free there is nobody to send, for as long as that lasts.
-            let pause = now.saturating_sub(since).clamp(STUCK, STALLED);
-            now.saturating_add(pause)
+        self.watched = behind_another.then(|| {
+            let same = self.watched.filter(|watched| watched.begun == begun);
+            match same {
+                Some(watched) if watched.due > now => watched,
+                _ => {
+                    let since = same.map_or(now, |watched| watched.since);
+                    // Where no thread is free there is nobody to send, for as long as that lasts.
+                    let rest = now.saturating_sub(since).clamp(STUCK, STALLED);
+                    let due = now.saturating_add(rest);
+                    Watched { begun, since, due }
+                }
+            }
         });
-        self.watched = Some(Watched { begun, since, due });
-        Some(due)
+        self.watched
+    }
+}
+
+/// The driver has ended, and looks after nobody any more: each of those that wait has a task of its own.
+impl Drop for Workers {
+    fn drop(&mut self) {
+        let waiting = mem::take(&mut self.queue.state().waiting);
+        for handling in waiting {
+            self.queue.handlers.spawn(handling);
+        }
     }
 }
 
 impl Queue {
-    /// Calls a worker, unless one is on its way.
+    /// Calls one more worker.
     fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if mem::replace(&mut state.coming, true) {
-            return;
-        }
+        state.coming += 1;
         drop(state);
         let worker = Worker {
             queue: Arc::clone(self),
@@ -187,18 +221,20 @@ impl Worker {
             });
             if let Ok(Poll::Pending) = polled.await {
                 self.leave();
-                return handling.await;
+                return go_on(handling).await;
             }
             drop(handling);
             let now = self.queue.clock.now();
-            if now.saturating_sub(began) >= LONG {
-                self.call_another();
-            }
+            let long = now.saturating_sub(began) >= LONG;
             began = now;
             in_a_row += 1;
-            if in_a_row == IN_A_ROW {
+            if long || in_a_row == IN_A_ROW {
                 in_a_row = 0;
-                yield_now().await;
+                if long {
+                    self.call_another();
+                }
+                self.end_gathering();
+                pause().await;
                 began = self.queue.clock.now();
             }
         }
@@ -206,7 +242,7 @@ impl Worker {
 
     fn come(&mut self) {
         let mut state = self.queue.state();
-        state.coming = false;
+        state.coming -= 1;
         state.working += 1;
         self.place = Place::Working;
     }
@@ -224,40 +260,65 @@ impl Worker {
         }
         state.working -= 1;
         self.place = Place::Gone;
+        drop(state);
+        self.end_gathering();
         None
     }
 
-    /// Does not come back: its handler has to wait.
+    /// Does not come back: its handler has to wait. The thread is given back at once.
     fn leave(&mut self) {
         let mut state = self.queue.state();
         state.working -= 1;
         self.place = Place::Gone;
-        if state.working == 0 && !state.waiting.is_empty() {
+        if state.working == 0 && state.coming == 0 && !state.waiting.is_empty() {
+            self.queue.call(state);
+        } else {
+            drop(state);
+        }
+        self.end_gathering();
+    }
+
+    /// Before the thread is given back.
+    fn call_another(&self) {
+        let state = self.queue.state();
+        if !state.waiting.is_empty() && state.coming == 0 {
             self.queue.call(state);
         }
     }
 
-    fn call_another(&self) {
-        let state = self.queue.state();
-        if !state.waiting.is_empty() {
-            self.queue.call(state);
+    fn end_gathering(&self) {
+        let connection = self.queue.state().connection.clone();
+        if let Some(connection) = connection {
+            connection.end_gathering();
         }
     }
+}
+
+/// Polls a handler that waits again when it is woken, and not before: who was called just now is to have
+/// the thread.
+async fn go_on(mut handling: Handling) {
+    let mut woken = false;
+    poll_fn(|cx| {
+        if mem::replace(&mut woken, true) {
+            return handling.as_mut().poll(cx);
+        }
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A worker that goes before it is done was stopped with its runtime, where no other will ever come:
 /// what waits is answered now.
 impl Drop for Worker {
     fn drop(&mut self) {
-        let stopped = {
-            let mut state = self.queue.state();
-            match self.place {
-                Place::Coming => state.coming = false,
-                Place::Working => state.working -= 1,
-                Place::Gone => return,
-            }
-            mem::take(&mut state.waiting)
-        };
+        let mut state = self.queue.state();
+        match self.place {
+            Place::Coming => state.coming -= 1,
+            Place::Working => state.working -= 1,
+            Place::Gone => return,
+        }
+        let stopped = mem::take(&mut state.waiting);
+        drop(state);
         drop(stopped);
     }
 }
@@ -267,16 +328,28 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
     use tokio::runtime::{Builder, Runtime};
+    use tokio::task::yield_now;
 
     use super::*;
+    use crate::keepalive::{Keepalive, Machine, Role};
+    use crate::transport::ByteStream;
 
     const MS: Duration = Duration::from_millis(1);
 
     /// Its tasks run only inside of `block_on`.
     fn runtime() -> (Runtime, Workers) {
-        let runtime = Builder::new_current_thread().build().unwrap();
+        let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         let workers = Workers::new(runtime.handle().clone());
         (runtime, workers)
+    }
+
+    impl Workers {
+        fn add(&self, handling: Handling) {
+            let machine = Machine::new(&Keepalive::off(), Role::Server, 0);
+            let stream = ByteStream::new(tokio::io::empty());
+            let connection = Shared::new(Clock::start(), &machine, &stream);
+            self.push(handling, &Arc::new(connection));
+        }
     }
 
     fn ready() -> Handling {
@@ -287,10 +360,10 @@ mod tests {
     fn the_driver_looks_only_after_handlers_behind_others_and_less_and_less_often() {
         let (runtime, mut workers) = runtime();
         assert_eq!(workers.next_run(MS), None);
-        workers.push(ready());
+        workers.add(ready());
         assert_eq!(workers.next_run(MS), None, "its worker is on its way");
 
-        workers.push(ready());
+        workers.add(ready());
         let mut now = MS;
         let mut pauses = Vec::new();
         for _ in 0..12 {
@@ -309,25 +382,25 @@ mod tests {
     #[test]
     fn a_second_worker_is_called_if_the_first_does_not_come_back() {
         let (_runtime, mut workers) = runtime();
-        workers.push(ready());
-        workers.push(ready());
+        workers.add(ready());
+        workers.add(ready());
         // As if the worker had come and were busy with a handler.
         {
             let mut state = workers.queue.state();
-            (state.coming, state.working) = (false, 1);
+            (state.coming, state.working) = (0, 1);
         }
         assert_eq!(workers.next_run(5 * MS), Some(6 * MS));
         workers.handle_run(6 * MS);
-        assert!(workers.queue.state().coming);
+        assert_eq!(workers.queue.state().coming, 1);
 
         // A queue that has moved has somebody who comes back.
         {
             let mut state = workers.queue.state();
-            state.coming = false;
+            state.coming = 0;
             state.begun += 1;
         }
         workers.handle_run(100 * MS);
-        assert!(!workers.queue.state().coming);
+        assert_eq!(workers.queue.state().coming, 0);
         workers.queue.state().working = 0;
     }
 
@@ -336,19 +409,19 @@ mod tests {
         let (runtime, workers) = runtime();
         let queue = Arc::clone(&workers.queue);
         let (seen, is_seen) = tokio::sync::oneshot::channel();
-        workers.push(Box::pin(async { std::thread::sleep(2 * LONG) }));
-        workers.push(Box::pin(async move {
-            seen.send(queue.state().coming).unwrap();
+        workers.add(Box::pin(async { std::thread::sleep(2 * LONG) }));
+        workers.add(Box::pin(async move {
+            seen.send(queue.state().working).unwrap();
         }));
-        workers.push(ready());
-        assert!(runtime.block_on(is_seen).unwrap(), "another is called");
+        workers.add(ready());
+        assert_eq!(runtime.block_on(is_seen).unwrap(), 2, "another has come");
     }
 
     #[test]
     fn other_tasks_have_their_turn_however_many_handlers_are_ready() {
         let (runtime, workers) = runtime();
         for _ in 0..3 * IN_A_ROW {
-            workers.push(ready());
+            workers.add(ready());
         }
         let queue = Arc::clone(&workers.queue);
         let other = runtime.spawn(async move { queue.state().begun });
@@ -369,12 +442,12 @@ mod tests {
             Box::pin(async move { drop(counts) })
         };
         let (runtime, workers) = runtime();
-        workers.push(handling());
-        workers.push(handling());
+        workers.add(handling());
+        workers.add(handling());
         assert_eq!(dropped.load(Relaxed), 0);
         drop(runtime);
         assert_eq!(dropped.load(Relaxed), 2);
-        workers.push(handling());
+        workers.add(handling());
         assert_eq!(dropped.load(Relaxed), 3, "there is nobody to run it");
     }
 }

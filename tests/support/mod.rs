@@ -38,7 +38,7 @@ pub(crate) use bare::BarePeer;
 pub(crate) use freezer::{Freezable, Freezer};
 pub(crate) use hooked::Hooked;
 pub(crate) use log::Log;
-pub(crate) use peer::{Peer, call_within, code, junk};
+pub(crate) use peer::{Peer, call_within, code, junk, requests};
 pub(crate) use streams::{SERVICE, client_of, count, echoed, join, streams};
 
 pub(crate) const fn ms(millis: u64) -> Duration {

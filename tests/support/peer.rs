@@ -198,3 +198,18 @@ pub(crate) async fn code(peer: &mut Peer<DuplexStream>, id: u32) -> Code {
     assert_eq!(of, id);
     response.status.map_or(Code::OK, |status| status.code())
 }
+
+/// Requests to methods of `demo.Echo` in one piece, with ids from `first` on.
+pub(crate) fn requests(first: u32, methods: &[&str]) -> Vec<u8> {
+    let calls = (first..).step_by(2).zip(methods);
+    let frames = calls.map(|(id, method)| {
+        let head = RequestHead {
+            service: "demo.Echo",
+            method,
+            timeout_nano: 0,
+            metadata: &[],
+        };
+        encode_request(id, Flags::NONE, &head, &Raw(b"")).unwrap()
+    });
+    frames.flatten().collect()
+}

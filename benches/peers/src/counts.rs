@@ -126,7 +126,7 @@ fn counted(pair: &mut Pair, order: &Order) -> Result<[Counts; 2]> {
 fn abandoned(name: &str, folder: &Path) -> Result<[f64; 2]> {
     const CALLS: u16 = 10_000;
     // Some of what is bounded fills slowly: then one of these times it does not grow.
-    const TIMES: usize = 6;
+    const TIMES: usize = 10;
     let mut pair = Pair::start(entry(name)?, KIB, Placement::OneCore, folder)?;
     let order = Order::Abandon {
         calls: CALLS.into(),

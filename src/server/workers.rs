@@ -425,7 +425,8 @@ mod tests {
         }
         let queue = Arc::clone(&workers.queue);
         let other = runtime.spawn(async move { queue.state().begun });
-        assert_eq!(runtime.block_on(other).unwrap(), u64::from(IN_A_ROW));
+        // Fewer if this thread had to wait for its core meanwhile.
+        assert!(runtime.block_on(other).unwrap() <= u64::from(IN_A_ROW));
     }
 
     #[test]

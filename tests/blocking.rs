@@ -94,12 +94,18 @@ async fn all_are_answered(thread: DriverThread, methods: &[&str]) {
     }
 }
 
-const THREADS: [DriverThread; 2] = [DriverThread::Shared, DriverThread::Dedicated];
+/// Both kinds of drivers, again and again: which thread takes what is a matter of chance.
+fn threads() -> impl Iterator<Item = DriverThread> {
+    [DriverThread::Shared, DriverThread::Dedicated]
+        .into_iter()
+        .cycle()
+        .take(24)
+}
 
 #[test]
 fn a_handler_that_blocks_does_not_hold_up_those_that_came_with_it() {
     on_threads(async {
-        for thread in THREADS {
+        for thread in threads() {
             all_are_answered(thread, &["Block", "Open"]).await;
             all_are_answered(thread, &["Block", "Block", "Block", "Open"]).await;
             all_are_answered(thread, &["Say", "Block", "Say", "Open", "Say"]).await;
@@ -111,7 +117,7 @@ fn a_handler_that_blocks_does_not_hold_up_those_that_came_with_it() {
 #[test]
 fn nor_behind_one_that_took_long() {
     on_threads(async {
-        for thread in THREADS {
+        for thread in threads() {
             all_are_answered(thread, &["Compute", "Block", "Open"]).await;
             all_are_answered(thread, &["Compute", "Block", "Say", "Open"]).await;
         }
@@ -121,7 +127,7 @@ fn nor_behind_one_that_took_long() {
 #[test]
 fn nor_if_it_waits_for_something_before_it_blocks() {
     on_threads(async {
-        for thread in THREADS {
+        for thread in threads() {
             all_are_answered(thread, &["PauseAndBlock", "Open"]).await;
             all_are_answered(thread, &["PauseAndBlock", "PauseAndBlock", "Open"]).await;
         }
@@ -132,7 +138,7 @@ fn nor_if_it_waits_for_something_before_it_blocks() {
 #[test]
 fn answers_and_pongs_do_not_wait_for_a_handler_that_blocks_behind_them() {
     on_threads(async {
-        for thread in THREADS {
+        for thread in threads() {
             let both = requests(1, &["Say", "Block"]);
             let mut peer = served_with(server(thread), &both).await;
             assert_eq!(code(&mut peer, 1).await, Code::OK, "{thread:?}");
@@ -151,7 +157,7 @@ fn answers_and_pongs_do_not_wait_for_a_handler_that_blocks_behind_them() {
 #[test]
 fn handlers_run_although_their_client_has_gone_and_one_in_front_of_them_blocks() {
     on_threads(async {
-        for thread in THREADS {
+        for thread in threads() {
             let server = server(thread);
             drop(served_with(server.clone(), &requests(1, &["Block", "Open"])).await);
             // It blocks as long as the gate is closed, which the call before was to open.
@@ -173,16 +179,18 @@ fn handlers_run_while_a_client_sends_without_a_pause_and_one_in_front_of_them_bl
         let flood = for_nobody.encode().repeat(10_000);
         let mut sent = requests(1, &["Block", "Open"]);
         sent.extend(&flood);
-        let mut peer = served_with(server(DriverThread::Shared), &sent).await;
-        let mut answers = 0;
-        while answers < 2 {
-            tokio::select! {
-                biased;
-                (_, response) = peer.expect_response() => {
-                    assert_eq!(response.status, None);
-                    answers += 1;
+        for thread in threads() {
+            let mut peer = served_with(server(thread), &sent).await;
+            let mut answers = 0;
+            while answers < 2 {
+                tokio::select! {
+                    biased;
+                    (_, response) = peer.expect_response() => {
+                        assert_eq!(response.status, None, "{thread:?}");
+                        answers += 1;
+                    }
+                    () = std::future::ready(()) => peer.send(&flood).await,
                 }
-                () = std::future::ready(()) => peer.send(&flood).await,
             }
         }
     });

@@ -215,14 +215,20 @@ impl<S: Side> Driver<S> {
     }
 
     fn with_side(&mut self, now: Duration, run: impl FnOnce(&mut S, &mut Turn<'_, S::Command>)) {
-        let mut turn = Turn {
+        let (_, side, mut turn) = self.parts(now);
+        run(side, &mut turn);
+    }
+
+    /// What was read, whom it is for, and what that one may use.
+    fn parts(&mut self, now: Duration) -> (&mut Reader, &mut S, Turn<'_, S::Command>) {
+        let turn = Turn {
             now,
             closing: self.closing != Closing::No,
             parked: self.parked,
             machine: &mut self.machine,
             shared: &self.shared,
         };
-        run(&mut self.side, &mut turn);
+        (&mut self.reader, &mut self.side, turn)
     }
 
     /// Takes what handles have left on the desk.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tracing::{debug, trace};
 
-use super::{Closing, Driver, STEPS};
+use super::{Driver, STEPS};
 use crate::connection::inbox::Received;
-use crate::connection::side::{Side, Turn};
+use crate::connection::side::Side;
 use crate::error::ConnectionError;
 use crate::keepalive::Peer;
 use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
@@ -99,17 +99,10 @@ impl<S: Side> Driver<S> {
 
     /// `false` if all that was read is taken.
     fn take_frame(&mut self, now: Duration) -> Result<bool, ConnectionError> {
-        if let Some((header, message)) = self.reader.next_small() {
+        let (reader, side, mut turn) = self.parts(now);
+        if let Some((header, message)) = reader.next_small() {
             trace!(?header, "received");
-            let mut turn = Turn {
-                now,
-                closing: self.closing != Closing::No,
-                parked: self.parked,
-                machine: &mut self.machine,
-                shared: &self.shared,
-            };
-            self.side
-                .handle_data(header, Received::Shared(message), &mut turn);
+            side.handle_data(header, Received::Shared(message), &mut turn);
             return Ok(true);
         }
         let decoded = self.reader.next().map_err(ConnectionError::Protocol)?;

@@ -21,7 +21,6 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use super::canary::STALLED;
 use super::requests::Command;
 use crate::clock::Clock;
 use crate::connection::{Shared, pause};
@@ -37,6 +36,10 @@ const LONG: Duration = Duration::from_micros(50);
 
 /// How long a handler may keep its thread before the driver sends somebody to those behind it.
 const STUCK: Duration = Duration::from_millis(1);
+
+/// The longest time from one look of the driver to the next while handlers wait. Answers of others may
+/// gather as long.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Workers that may be on their way at one time: one may be held up by the very handler that the next
 /// is to make up for.
@@ -154,7 +157,7 @@ impl Workers {
                 _ => {
                     let since = same.map_or(now, |watched| watched.since);
                     // Where no thread is free there is nobody to send, for as long as that lasts.
-                    let rest = now.saturating_sub(since).clamp(STUCK, STALLED);
+                    let rest = now.saturating_sub(since).clamp(STUCK, LOOK);
                     let due = now.saturating_add(rest);
                     Watched { begun, since, due }
                 }
@@ -373,7 +376,7 @@ mod tests {
             now = due;
             workers.handle_run(now);
         }
-        assert_eq!(pauses, [1, 1, 2, 4, 8, 16, 32, 64, 100, 100, 100, 100]);
+        assert_eq!(pauses, [1, 1, 2, 4, 8, 10, 10, 10, 10, 10, 10, 10]);
 
         runtime.block_on(yield_now());
         assert_eq!(workers.next_run(now), None);

@@ -48,7 +48,7 @@ async fn a_healthy_peer_with_a_slow_handler_is_slow_at_the_deadline_and_not_late
     assert_eq!(client.snapshot().counters().keepalive.suspect_entries, 0);
 }
 
-// T66. It also shows that the driver runs between `p` and the deadline: had it slept, it could
+// T66. It also shows that the driver runs between `ask_at` and the deadline: had it slept, it could
 // only say that it did not look.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_peer_is_unresponsive_at_the_deadline_although_no_periodic_ping_is_due() {

@@ -90,7 +90,7 @@ impl Calls {
             asked: false,
             told: false,
         };
-        let p = limit.judged.p();
+        let p = limit.judged.ask_at();
         *place = Some(p);
         self.upcoming.insert((p, id), limit);
     }
@@ -140,7 +140,7 @@ impl Calls {
         wishing
             .map(|limit| {
                 limit.asked = true;
-                limit.judged.p()
+                limit.judged.ask_at()
             })
             .collect()
     }

@@ -165,8 +165,8 @@ impl ClientSide {
         let now = turn.now;
         let facts = WriteFacts {
             written: progress == Progress::Written,
-            offered_since_p: wrote.offered,
-            taken_since_p: wrote.taken,
+            offered_since_asked: wrote.offered,
+            taken_since_asked: wrote.taken,
         };
         let verdict = turn.machine.verdict(now, &deadline, facts);
         turn.machine.handle_verdict(now, verdict);

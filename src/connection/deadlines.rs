@@ -85,20 +85,20 @@ pub(super) struct Wrote {
 
 impl Deadlines {
     pub(super) fn insert(&mut self, key: Key, deadline: &CallDeadline) {
-        self.upcoming.push(deadline.p(), key);
+        self.upcoming.push(deadline.ask_at(), key);
     }
 
     pub(super) fn remove(&mut self, key: Key, deadline: &CallDeadline) {
         if !self.closing.is_empty() {
-            self.closing.remove(&(deadline.p(), key));
+            self.closing.remove(&(deadline.ask_at(), key));
         }
     }
 
     /// The call is known by another key from now on.
     pub(super) fn rename(&mut self, from: Key, to: Key, deadline: &CallDeadline) {
-        match self.closing.remove(&(deadline.p(), from)) {
+        match self.closing.remove(&(deadline.ask_at(), from)) {
             Some(closing) => {
-                self.closing.insert((deadline.p(), to), closing);
+                self.closing.insert((deadline.ask_at(), to), closing);
             }
             None => self.insert(to, deadline),
         }
@@ -171,7 +171,7 @@ impl Deadlines {
             .filter(move |closing| !closing.asked && closing.deadline.deadline() > now)
             .map(|closing| {
                 closing.asked = true;
-                closing.deadline.p()
+                closing.deadline.ask_at()
             })
     }
 

@@ -320,7 +320,7 @@ impl<'a, W: Wait> Opening<'a, W> {
         }
         // Between the two locks others may find the same room: each thread that calls can
         // overshoot the bound by one frame.
-        let p = call.deadline.as_ref().map(CallDeadline::p);
+        let p = call.deadline.as_ref().map(CallDeadline::ask_at);
         let frame = self.encode(self.outgoing.timeout)?;
         let id = self.send(frame, self.started, p, |id| Command::Open { id, call })?;
         let key = Key::Stream(id);

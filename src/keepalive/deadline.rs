@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::Keepalive;
 
-/// The deadline of one call, the instant `p` before it at which the peer is asked, and the longest
-/// pause of the driver between the two.
+/// The deadline of one call, the instant before it at which the peer is asked, and the longest pause
+/// of the driver between the two.
 ///
-/// From `p` on the driver runs at least every quarter of the lead, see
+/// From `ask_at` on the driver runs at least every quarter of the lead, see
 /// [`next_run`](Self::next_run), and reports each run, so that a verdict can tell a silent peer
 /// from an observer that was not looking.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl CallDeadline {
 
     /// When an unanswered call wants a PING: the deadline less the lead.
     #[must_use]
-    pub const fn p(&self) -> Duration {
+    pub const fn ask_at(&self) -> Duration {
         self.deadline.saturating_sub(self.lead)
     }
 
@@ -41,13 +41,13 @@ impl CallDeadline {
         self.deadline
     }
 
-    /// The time between [`p`](Self::p) and the deadline.
+    /// The time between [`ask_at`](Self::ask_at) and the deadline.
     #[must_use]
     pub const fn lead(&self) -> Duration {
         self.lead
     }
 
-    /// The longest time between two runs of the driver since [`p`](Self::p).
+    /// The longest time between two runs of the driver since [`ask_at`](Self::ask_at).
     #[must_use]
     pub const fn longest_gap(&self) -> Duration {
         self.longest_gap
@@ -55,16 +55,16 @@ impl CallDeadline {
 
     /// Notes a run of the driver at `now`, the one before it being at `previous_run`.
     pub fn handle_run(&mut self, previous_run: Duration, now: Duration) {
-        let gap = now.saturating_sub(previous_run.max(self.p()));
+        let gap = now.saturating_sub(previous_run.max(self.ask_at()));
         self.longest_gap = self.longest_gap.max(gap);
     }
 
-    /// When the driver must run next for this call: at `p`, then every quarter of the lead, at last
-    /// at the deadline.
+    /// When the driver must run next for this call: at `ask_at`, then every quarter of the lead, at
+    /// last at the deadline.
     #[must_use]
     pub fn next_run(&self, previous_run: Duration) -> Duration {
-        if previous_run < self.p() {
-            return self.p();
+        if previous_run < self.ask_at() {
+            return self.ask_at();
         }
         let step = (self.lead / 4).max(Duration::from_nanos(1));
         previous_run.saturating_add(step).min(self.deadline)
@@ -84,18 +84,18 @@ mod tests {
         let keepalive = Keepalive::on_demand();
         let long = CallDeadline::new(ms(100), ms(2000), &keepalive);
         assert_eq!(
-            (long.p(), long.deadline(), long.lead()),
+            (long.ask_at(), long.deadline(), long.lead()),
             (ms(1850), ms(2100), ms(250))
         );
         let short = CallDeadline::new(ms(100), ms(40), &keepalive);
         assert_eq!(
-            (short.p(), short.deadline(), short.lead()),
+            (short.ask_at(), short.deadline(), short.lead()),
             (ms(130), ms(140), ms(10))
         );
     }
 
     #[test]
-    fn runs_are_asked_for_at_p_every_quarter_lead_and_at_the_deadline() {
+    fn runs_are_wanted_at_ask_at_every_quarter_lead_and_at_the_deadline() {
         let call = CallDeadline::new(
             ms(0),
             ms(1000),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_gaps_after_p_count() {
+    fn only_gaps_after_ask_at_count() {
         let mut call = CallDeadline::new(ms(0), ms(1000), &Keepalive::on_demand());
         call.handle_run(ms(0), ms(700));
         assert_eq!(call.longest_gap(), ms(0));
@@ -126,7 +126,7 @@ mod tests {
         let keepalive = Keepalive::on_demand();
         let none = CallDeadline::new(ms(5), ms(0), &keepalive);
         assert_eq!(
-            (none.p(), none.next_run(ms(4)), none.next_run(ms(5))),
+            (none.ask_at(), none.next_run(ms(4)), none.next_run(ms(5))),
             (ms(5), ms(5), ms(5))
         );
         let endless = CallDeadline::new(ms(5), Duration::MAX, &keepalive);

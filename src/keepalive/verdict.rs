@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::Support;
 
-/// Evidence this much older than `p` still speaks for the peer, and a PING this much older is still
-/// fresh enough to be waited for. It bounds the PINGs that late calls cause to 40 a second, however
-/// many calls are late.
+/// Evidence this much older than `ask_at` still speaks for the peer, and a PING this much older is
+/// still fresh enough to be waited for. It bounds the PINGs that late calls cause to 40 a second,
+/// however many calls are late.
 pub(super) const FRESH: Duration = Duration::from_millis(25);
 
 /// Stands for the round trip while none has been measured.
@@ -77,11 +77,11 @@ impl fmt::Display for Verdict {
 pub struct WriteFacts {
     /// The request is fully written.
     pub written: bool,
-    /// The kernel was offered bytes between `p` and the deadline; an offer after the deadline does
-    /// not count.
-    pub offered_since_p: bool,
-    /// The kernel took bytes since `p`.
-    pub taken_since_p: bool,
+    /// The kernel was offered bytes between `ask_at` and the deadline; an offer after the deadline
+    /// does not count.
+    pub offered_since_asked: bool,
+    /// The kernel took bytes since `ask_at`.
+    pub taken_since_asked: bool,
 }
 
 /// Everything a verdict depends on.
@@ -95,19 +95,19 @@ pub struct Facts {
     pub peer_deadline_exceeded: bool,
     /// The request and the PING it waits for are fully written.
     pub written: bool,
-    /// See [`WriteFacts::offered_since_p`].
-    pub offered_since_p: bool,
-    /// See [`WriteFacts::taken_since_p`].
-    pub taken_since_p: bool,
+    /// See [`WriteFacts::offered_since_asked`].
+    pub offered_since_asked: bool,
+    /// See [`WriteFacts::taken_since_asked`].
+    pub taken_since_asked: bool,
     /// For how long the kernel has taken nothing, if a write is blocked.
     pub refused_for: Option<Duration>,
-    /// A sign of life came not longer than 25 ms before `p`.
+    /// A sign of life came not longer than 25 ms before `ask_at`.
     pub fresh_evidence: bool,
     /// The newest PONG came in that time too and said that handlers are stalled.
     pub handlers_stalled: bool,
-    /// The longest time between two runs of the driver since `p`.
+    /// The longest time between two runs of the driver since `ask_at`.
     pub longest_gap: Duration,
-    /// The time between `p` and the deadline.
+    /// The time between `ask_at` and the deadline.
     pub lead: Duration,
     /// The peer is known to answer a PING, and this side may send one.
     pub can_ask: bool,
@@ -131,8 +131,8 @@ pub fn judge(facts: &Facts) -> Verdict {
         .max(facts.lead / 4);
     if !facts.written {
         return match facts.refused_for {
-            _ if !facts.offered_since_p => Verdict::LocalStall,
-            _ if facts.taken_since_p => Verdict::NotSent,
+            _ if !facts.offered_since_asked => Verdict::LocalStall,
+            _ if facts.taken_since_asked => Verdict::NotSent,
             Some(refused_for) if refused_for >= patience => Verdict::NotReading,
             _ => Verdict::Unknown(Unknown::TooEarly),
         };
@@ -209,8 +209,8 @@ mod tests {
     const SILENT: Facts = Facts {
         peer_deadline_exceeded: false,
         written: true,
-        offered_since_p: true,
-        taken_since_p: true,
+        offered_since_asked: true,
+        taken_since_asked: true,
         refused_for: None,
         fresh_evidence: false,
         handlers_stalled: false,
@@ -226,7 +226,7 @@ mod tests {
         const EARLY: Verdict = Verdict::Unknown(Unknown::TooEarly);
         const UNWRITTEN: Facts = Facts {
             written: false,
-            taken_since_p: false,
+            taken_since_asked: false,
             refused_for: Some(ms(300)),
             ..SILENT
         };
@@ -243,7 +243,7 @@ mod tests {
             (
                 "nothing offered",
                 Facts {
-                    offered_since_p: false,
+                    offered_since_asked: false,
                     ..UNWRITTEN
                 },
                 Verdict::LocalStall,
@@ -276,7 +276,7 @@ mod tests {
             (
                 "behind our own bulk",
                 Facts {
-                    taken_since_p: true,
+                    taken_since_asked: true,
                     ..UNWRITTEN
                 },
                 Verdict::NotSent,

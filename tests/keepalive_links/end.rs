@@ -189,7 +189,7 @@ impl End {
         let time = at(now);
         let lead = self
             .open()
-            .filter(|call| call.deadline.p() <= time)
+            .filter(|call| call.deadline.ask_at() <= time)
             .map(|call| call.deadline.lead())
             .min();
         self.machine.handle_run(time, lead);
@@ -288,8 +288,8 @@ impl End {
                 wished: false,
                 facts: WriteFacts {
                     written: false,
-                    offered_since_p: false,
-                    taken_since_p: false,
+                    offered_since_asked: false,
+                    taken_since_asked: false,
                 },
             });
             self.machine.handle_call_started(at(now));
@@ -337,8 +337,8 @@ impl End {
             };
             for &index in &self.open {
                 let call = &mut self.calls[index];
-                let counts = call.deadline.p() <= time && time <= call.deadline.deadline();
-                call.facts.offered_since_p |= counts;
+                let counts = call.deadline.ask_at() <= time && time <= call.deadline.deadline();
+                call.facts.offered_since_asked |= counts;
             }
             let taken = (*left).min(outgoing.capacity - outgoing.held);
             if taken == 0 {
@@ -349,7 +349,7 @@ impl End {
             outgoing.held += taken;
             for &index in &self.open {
                 let call = &mut self.calls[index];
-                call.facts.taken_since_p |= call.deadline.p() <= time;
+                call.facts.taken_since_asked |= call.deadline.ask_at() <= time;
             }
             let (frame, whole) = (*frame, *left == 0);
             outgoing
@@ -409,9 +409,9 @@ impl End {
         let time = at(now);
         for &index in &self.open {
             let call = &mut self.calls[index];
-            if !call.wished && call.deadline.p() <= time {
+            if !call.wished && call.deadline.ask_at() <= time {
                 call.wished = true;
-                self.machine.handle_ping_wish(time, call.deadline.p());
+                self.machine.handle_ping_wish(time, call.deadline.ask_at());
             }
         }
     }

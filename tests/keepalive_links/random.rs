@@ -294,11 +294,11 @@ fn run(seed: u64, totals: &mut Totals) -> Result<(), String> {
             }
             Verdict::Slow | Verdict::HandlersStalled => {
                 totals.slow += 1;
-                let p = call.deadline.p();
+                let ask_at = call.deadline.ask_at();
                 let gone = scenario
                     .dies_at
-                    .is_some_and(|dies_at| at(dies_at + scenario.rtt + 25 * MS) < p);
-                // A pause of ours over `p` makes us read afterwards what came before.
+                    .is_some_and(|dies_at| at(dies_at + scenario.rtt + 25 * MS) < ask_at);
+                // A pause of ours over `ask_at` makes us read afterwards what came before.
                 ensure(!gone || scenario.client_pauses, "a dead peer was slow")?;
                 let wrong = verdict == Verdict::Slow
                     && scenario.wedged

@@ -11,8 +11,8 @@ pub(crate) const SILENT: State = State::Dead(DeadReason::Silent);
 /// Of a request that went out at once.
 pub(crate) const WRITTEN: WriteFacts = WriteFacts {
     written: true,
-    offered_since_p: true,
-    taken_since_p: true,
+    offered_since_asked: true,
+    taken_since_asked: true,
 };
 
 pub(crate) const fn ms(millis: u64) -> Duration {

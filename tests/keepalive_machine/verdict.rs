@@ -8,15 +8,15 @@ use ttrpc_keepalive::keepalive::{
 
 use super::bench::{WRITTEN, answer, known, look, ms, write_ping};
 
-/// Runs the driver from `p` to the deadline as it must, with a look at the end, and returns the
+/// Runs the driver from `ask_at` to the deadline as it must, with a look at the end, and returns the
 /// verdict.
 fn judge(machine: &mut Machine, call: &mut CallDeadline) -> Verdict {
-    let (lead, mut last, mut now) = (call.lead(), ms(0), call.p());
+    let (lead, mut last, mut now) = (call.lead(), ms(0), call.ask_at());
     loop {
         machine.handle_run(now, Some(lead));
         call.handle_run(last, now);
         look(machine, now);
-        if now == call.p() {
+        if now == call.ask_at() {
             machine.handle_ping_wish(now, now);
             if machine.poll_ping(now).is_some() {
                 machine.handle_ping_flushed(now);
@@ -139,7 +139,7 @@ fn pause_of_ours_before_the_deadline_is_a_local_stall_and_no_doubt() {
     let mut call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
     machine.handle_run(ms(1750), Some(call.lead()));
     call.handle_run(ms(100), ms(1750));
-    machine.handle_ping_wish(ms(1750), call.p());
+    machine.handle_ping_wish(ms(1750), call.ask_at());
     write_ping(&mut machine, ms(1750));
     machine.handle_run(ms(2500), Some(call.lead()));
     call.handle_run(ms(1750), ms(2500));
@@ -179,8 +179,8 @@ fn request_or_ping_that_is_not_written_speaks_of_the_writer() {
     let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
     let unwritten = WriteFacts {
         written: false,
-        offered_since_p: true,
-        taken_since_p: false,
+        offered_since_asked: true,
+        taken_since_asked: false,
     };
     let mut machine = known(&Keepalive::on_demand());
     machine.handle_call_started(ms(0));
@@ -190,17 +190,17 @@ fn request_or_ping_that_is_not_written_speaks_of_the_writer() {
         Verdict::NotReading
     );
     let bulk = WriteFacts {
-        taken_since_p: true,
+        taken_since_asked: true,
         ..unwritten
     };
     assert_eq!(machine.verdict(ms(2000), &call, bulk), Verdict::NotSent);
     let never = WriteFacts {
-        offered_since_p: false,
+        offered_since_asked: false,
         ..unwritten
     };
     assert_eq!(machine.verdict(ms(2000), &call, never), Verdict::LocalStall);
 
-    machine.handle_ping_wish(ms(1750), call.p());
+    machine.handle_ping_wish(ms(1750), call.ask_at());
     assert!(machine.poll_ping(ms(1750)).is_some());
     let small = WriteFacts {
         written: true,
@@ -243,7 +243,7 @@ fn time_waited_before_the_reader_parked_is_not_counted_afterwards() {
         machine.handle_call_started(ms(0));
         let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
         let run = |machine: &mut Machine, quarters: u32| {
-            let now = call.p() + call.lead() / 4 * quarters;
+            let now = call.ask_at() + call.lead() / 4 * quarters;
             machine.handle_run(now, Some(call.lead()));
             now
         };
@@ -289,10 +289,10 @@ fn ping_that_cannot_be_written_to_an_unknown_peer_speaks_of_the_writer() {
     machine.handle_bytes(ms(1));
     machine.handle_write_blocked(ms(100));
     let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
-    machine.handle_ping_wish(call.p(), call.p());
-    assert_eq!(machine.poll_ping(call.p()), Some(2));
+    machine.handle_ping_wish(call.ask_at(), call.ask_at());
+    assert_eq!(machine.poll_ping(call.ask_at()), Some(2));
     let refused = WriteFacts {
-        taken_since_p: false,
+        taken_since_asked: false,
         ..WRITTEN
     };
     assert_eq!(
@@ -317,7 +317,7 @@ fn run_that_comes_late_counts_for_a_quarter_of_the_lead() {
     answer(&mut machine, ms(180), number);
 
     let mut call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
-    machine.handle_ping_wish(call.p(), call.p());
+    machine.handle_ping_wish(call.ask_at(), call.ask_at());
     machine.handle_run(ms(1750), Some(call.lead()));
     write_ping(&mut machine, ms(1750));
     for (previous, now) in [(1750, 1875), (1875, 2000)] {

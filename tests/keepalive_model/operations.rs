@@ -46,7 +46,7 @@ pub(crate) enum Operation {
     LateCallEnded,
     ProbeStarted,
     ProbeEnded,
-    /// A call reached its `p` so long ago.
+    /// A call came to `ask_at` so long ago.
     Wish {
         ago: Duration,
     },

@@ -208,13 +208,13 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
     /// Says what is to be said of the peers of calls that run out of time.
     fn judge(&mut self, now: Duration) {
         for (id, deadline) in self.calls.judged(now) {
-            let p = deadline.p();
+            let p = deadline.ask_at();
             let since = |at: Option<Duration>| at.is_some_and(|at| at >= p);
             let unwritten = self.outgoing.unwritten();
             let facts = WriteFacts {
                 written: unwritten.is_none_or(|header| header.stream_id != id),
-                offered_since_p: since(self.last_offered) || self.is_refused(),
-                taken_since_p: since(self.last_taken),
+                offered_since_asked: since(self.last_offered) || self.is_refused(),
+                taken_since_asked: since(self.last_taken),
             };
             let verdict = self.machine.verdict(now, &deadline, facts);
             self.machine.handle_verdict(now, verdict);

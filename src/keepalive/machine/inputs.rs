@@ -205,15 +205,15 @@ impl Machine {
         self.settle(now);
     }
 
-    /// An unanswered call has reached `p`, see
-    /// [`CallDeadline::p`](crate::keepalive::CallDeadline::p), and wants a PING.
+    /// An unanswered call has come to its
+    /// [`ask_at`](crate::keepalive::CallDeadline::ask_at) and wants a PING.
     ///
     /// It gets none if the peer does not know PING, if one is queued or out, or if evidence came or
-    /// a PING was sent less than 25 ms before `p`: so 1,000 late calls in a second cause 40
+    /// a PING was sent less than 25 ms before that: so 1,000 late calls in a second cause 40
     /// PINGs, not 1,000.
-    pub fn handle_ping_wish(&mut self, now: Duration, p: Duration) {
+    pub fn handle_ping_wish(&mut self, now: Duration, ask_at: Duration) {
         let now = self.advance(now);
-        let fresh = |at: Option<Duration>| at.is_some_and(|at| p.saturating_sub(at) < FRESH);
+        let fresh = |at: Option<Duration>| at.is_some_and(|at| ask_at.saturating_sub(at) < FRESH);
         let wanted =
             self.may_send && self.support != Support::No && matches!(self.ping, Ping::Rest);
         if wanted && !self.is_over() && !fresh(self.heard) && !fresh(self.last_ping) {
@@ -243,8 +243,8 @@ impl Machine {
     }
 
     /// A turn of the driver begins. `lead` is the smallest
-    /// [`CallDeadline::lead`](crate::keepalive::CallDeadline::lead) of the calls between `p` and
-    /// their deadline, if there is one.
+    /// [`CallDeadline::lead`](crate::keepalive::CallDeadline::lead) of the calls between `ask_at`
+    /// and their deadline, if there is one.
     ///
     /// With a lead the run adds the time since the last one to what the PING that is out was waited
     /// for, a quarter of the lead at most; two runs more than half of it apart were our pause

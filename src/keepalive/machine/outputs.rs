@@ -73,15 +73,15 @@ impl Machine {
     /// connection that is open.
     #[must_use]
     pub fn verdict(&self, now: Duration, call: &CallDeadline, write: WriteFacts) -> Verdict {
-        let p = call.p();
-        let fresh = |at: Option<Duration>| at.is_some_and(|at| p.saturating_sub(at) <= FRESH);
+        let ask_at = call.ask_at();
+        let fresh = |at: Option<Duration>| at.is_some_and(|at| ask_at.saturating_sub(at) <= FRESH);
         let unwritten_ping = matches!(self.ping, Ping::Unwritten { .. });
         let waits_for_ping = unwritten_ping && self.may_send && self.support != Support::No;
         judge(&Facts {
             peer_deadline_exceeded: false,
             written: write.written && !waits_for_ping,
-            offered_since_p: write.offered_since_p,
-            taken_since_p: write.taken_since_p,
+            offered_since_asked: write.offered_since_asked,
+            taken_since_asked: write.taken_since_asked,
             refused_for: self.blocked_since.map(|since| now.saturating_sub(since)),
             fresh_evidence: fresh(self.heard),
             handlers_stalled: self.handlers_stalled && fresh(self.pong_at),

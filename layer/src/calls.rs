@@ -1,9 +1,9 @@
 //! The calls that are seen to pass.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use ttrpc_keepalive::keepalive::{CallDeadline, Keepalive};
+use ttrpc_keepalive::keepalive::{CallDeadline, Deadlines, Expired, Keepalive, Writes};
 
 /// Calls followed on one connection. Those beyond are passed on like the others, and neither keep
 /// the watch nor are asked for.
@@ -12,32 +12,31 @@ const OPEN: usize = 65_536;
 /// Late calls whose answer is waited for. Beyond it the oldest is forgotten.
 const LATE: usize = 1024;
 
-/// Calls in flight, those with a limit in the order in which they want a PING, and late ones.
+/// Calls in flight, the deadlines of those with a limit, and late calls.
 #[derive(Debug)]
 pub(crate) struct Calls {
     keepalive: Keepalive,
     open: BTreeMap<u32, Open>,
-    /// By the instant at which an unanswered call wants a PING.
-    upcoming: BTreeMap<(Duration, u32), Limit>,
-    /// Those for which it has passed.
-    closing: BTreeMap<(Duration, u32), Limit>,
+    /// When the peer of a call is judged, and when it is asked before that.
+    deadlines: Deadlines<Key>,
+    /// Calls whose peer was judged, by their end.
+    judged: BTreeSet<(Duration, u32)>,
     late: VecDeque<u32>,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// The id and the beginning: a wrapped side that uses an id again begins another call.
+type Key = (u32, Duration);
+
+#[derive(Debug)]
 struct Open {
     began: Duration,
-    /// Where a call with a limit stands in the tables of those.
-    place: Option<Duration>,
+    limit: Option<Limit>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Limit {
-    /// When the peer is judged, and when it is asked before that.
-    judged: CallDeadline,
+    verdict: CallDeadline,
     end: Duration,
-    asked: bool,
-    told: bool,
 }
 
 /// What a RESPONSE ended.
@@ -53,8 +52,8 @@ impl Calls {
         Self {
             keepalive: keepalive.clone(),
             open: BTreeMap::new(),
-            upcoming: BTreeMap::new(),
-            closing: BTreeMap::new(),
+            deadlines: Deadlines::new(),
+            judged: BTreeSet::new(),
             late: VecDeque::new(),
         }
     }
@@ -65,7 +64,7 @@ impl Calls {
         if followed {
             let call = Open {
                 began: now,
-                place: None,
+                limit: None,
             };
             self.open.insert(id, call);
         }
@@ -76,7 +75,7 @@ impl Calls {
     pub(crate) fn limit(&mut self, id: u32, timeout: Duration) {
         let Some(Open {
             began,
-            place: place @ None,
+            limit: limit @ None,
         }) = self.open.get_mut(&id)
         else {
             return;
@@ -84,26 +83,21 @@ impl Calls {
         // The wrapped side took its own time before the request came here. What it is to find when
         // its timer fires must be known before ours does.
         let early = timeout - self.keepalive.lead_for(timeout) / 4;
-        let limit = Limit {
-            judged: CallDeadline::new(*began, early, &self.keepalive),
+        let verdict = CallDeadline::new(*began, early, &self.keepalive);
+        self.deadlines.insert((id, *began), &verdict);
+        *limit = Some(Limit {
+            verdict,
             end: began.saturating_add(timeout),
-            asked: false,
-            told: false,
-        };
-        let p = limit.judged.ask_at();
-        *place = Some(p);
-        self.upcoming.insert((p, id), limit);
+        });
     }
 
     /// A frame passes that ends the call.
     pub(crate) fn end(&mut self, id: u32) -> Ended {
         match self.open.remove(&id) {
-            Some(call) => {
-                if let Some(p) = call.place {
-                    let at = (p, id);
-                    if self.upcoming.remove(&at).is_none() {
-                        self.closing.remove(&at);
-                    }
+            Some(Open { began, limit }) => {
+                if let Some(limit) = limit {
+                    self.deadlines.remove((id, began), &limit.verdict);
+                    self.judged.remove(&(limit.end, id));
                 }
                 Ended::Call
             }
@@ -117,85 +111,58 @@ impl Calls {
         }
     }
 
-    /// Notes a run, and which calls have come to where they want a PING.
-    pub(crate) fn handle_run(&mut self, previous_run: Duration, now: Duration) {
-        while let Some(first) = self.upcoming.first_entry() {
-            if first.key().0 > now {
-                break;
-            }
-            let (at, limit) = first.remove_entry();
-            self.closing.insert(at, limit);
-        }
-        for limit in self.closing.values_mut() {
-            limit.judged.handle_run(previous_run, now);
-        }
+    /// Notes a run. `writes` are those before it.
+    pub(crate) fn handle_run(&mut self, now: Duration, writes: Writes) {
+        let open = &self.open;
+        self.deadlines
+            .handle_run(now, writes, |key| is_open(open, key));
     }
 
-    /// The instants at which calls that have not said so wanted a PING.
-    pub(crate) fn wishes(&mut self, now: Duration) -> Vec<Duration> {
-        let wishing = self
-            .closing
-            .values_mut()
-            .filter(|limit| !limit.asked && limit.judged.deadline() > now);
-        wishing
-            .map(|limit| {
-                limit.asked = true;
-                limit.judged.ask_at()
-            })
-            .collect()
+    /// When the latest of the calls that want a PING, and have not said so, came to want it.
+    pub(crate) fn poll_wish(&mut self) -> Option<Duration> {
+        self.deadlines.poll_wish()
     }
 
     /// Whether a call is to be judged, or late.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
-        self.closing.values().any(|limit| limit.due() <= now)
+        let end = self.judged.first();
+        self.deadlines.is_due() || end.is_some_and(|(end, _)| *end <= now)
     }
 
-    /// Calls on whose peer it is time to say something. Each is named once.
-    pub(crate) fn judged(&mut self, now: Duration) -> Vec<(u32, CallDeadline)> {
-        let judged = self
-            .closing
-            .iter_mut()
-            .filter(|(_, limit)| !limit.told && limit.judged.deadline() <= now);
-        judged
-            .map(|((_, id), limit)| {
-                limit.told = true;
-                (*id, limit.judged.clone())
-            })
-            .collect()
+    /// The next call on whose peer it is time to say something. Each is named once.
+    pub(crate) fn poll_judged(&mut self) -> Option<Expired<Key>> {
+        let expired = self.deadlines.poll_expired()?;
+        let id = expired.key.0;
+        let limit = self.open.get(&id).and_then(|call| call.limit.as_ref());
+        self.judged.extend(limit.map(|limit| (limit.end, id)));
+        Some(expired)
     }
 
     /// Moves calls that have run out of time to the late ones. Says how many, and how many older
     /// late ones are forgotten for them.
     pub(crate) fn expire(&mut self, now: Duration) -> (usize, usize) {
-        let late: Vec<(Duration, u32)> = self
-            .closing
-            .iter()
-            .filter(|(_, limit)| limit.end <= now)
-            .map(|(at, _)| *at)
-            .collect();
-        for at in &late {
-            self.closing.remove(at);
-            self.open.remove(&at.1);
-            self.late.push_back(at.1);
+        let mut late = 0;
+        while let Some((_, id)) = self.judged.first().copied().filter(|(end, _)| *end <= now) {
+            self.judged.pop_first();
+            self.open.remove(&id);
+            self.late.push_back(id);
+            late += 1;
         }
         let forgotten = self.late.len().saturating_sub(LATE);
         self.late.drain(..forgotten);
-        (late.len(), forgotten)
+        (late, forgotten)
     }
 
-    /// When the next run is wanted, after one at `now`.
-    pub(crate) fn next_run(&self, now: Duration) -> Option<Duration> {
-        let closing = self.closing.values().map(|limit| match limit.told {
-            true => limit.end,
-            false => limit.judged.next_run(now),
-        });
-        let upcoming = self.upcoming.first_key_value();
-        closing.chain(upcoming.map(|((p, _), _)| *p)).min()
+    /// When the next run is wanted.
+    pub(crate) fn next_run(&mut self) -> Option<Duration> {
+        let open = &self.open;
+        let next = self.deadlines.next_run(|key| is_open(open, key));
+        let end = self.judged.first().map(|(end, _)| *end);
+        next.into_iter().chain(end).min()
     }
 
     pub(crate) fn shortest_lead(&self) -> Option<Duration> {
-        let closing = self.closing.values().filter(|limit| !limit.told);
-        closing.map(|limit| limit.judged.lead()).min()
+        self.deadlines.shortest_lead()
     }
 
     pub(crate) fn in_flight(&self) -> usize {
@@ -213,12 +180,6 @@ impl Calls {
     }
 }
 
-impl Limit {
-    fn due(&self) -> Duration {
-        if self.told {
-            self.end
-        } else {
-            self.judged.deadline()
-        }
-    }
+fn is_open(open: &BTreeMap<u32, Open>, (id, began): Key) -> bool {
+    open.get(&id).is_some_and(|call| call.began == began)
 }

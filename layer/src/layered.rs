@@ -46,7 +46,6 @@ pub struct Layered<S> {
     timer: Option<Pin<Box<Sleep>>>,
     /// When the timer fires. It is set earlier but never later.
     armed: Option<Duration>,
-    last_run: Duration,
     look: Looking,
 
     blocked: Option<By>,
@@ -135,7 +134,6 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             wakers,
             timer: None,
             armed: None,
-            last_run: Duration::ZERO,
             look: Looking::No,
             blocked: None,
             last_offered: None,

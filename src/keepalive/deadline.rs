@@ -29,6 +29,19 @@ impl CallDeadline {
         }
     }
 
+    /// The same after runs of which the longest gap is known.
+    pub(super) const fn with_gap(
+        deadline: Duration,
+        lead: Duration,
+        longest_gap: Duration,
+    ) -> Self {
+        Self {
+            deadline,
+            lead,
+            longest_gap,
+        }
+    }
+
     /// When an unanswered call wants a PING: the deadline less the lead.
     #[must_use]
     pub const fn ask_at(&self) -> Duration {

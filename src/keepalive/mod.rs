@@ -1,7 +1,7 @@
 //! The keepalive rules: when to ask whether a peer lives, and when to believe that it does not.
 //!
 //! Nothing here touches a socket or reads a clock. [`Machine`] holds the rules of one connection,
-//! and [`CallDeadline`] those of one call; a driver feeds them what happened and when, and does
+//! and [`Deadlines`] those of its open calls; a driver feeds them what happened and when, and does
 //! what they ask for. Times are [`Duration`](std::time::Duration)s since the connection began.
 //!
 //! ```text
@@ -36,6 +36,7 @@
 mod attended;
 mod config;
 mod deadline;
+mod deadlines;
 mod machine;
 mod slot;
 mod state;
@@ -43,6 +44,7 @@ mod verdict;
 
 pub use config::{ConfigError, Keepalive, OnSilence, PeerSupport};
 pub use deadline::CallDeadline;
+pub use deadlines::{Deadlines, Expired, Writes};
 pub use machine::Machine;
 pub use slot::{Reply, ReplySlot};
 pub use state::{Counters, DeadReason, Event, Look, Peer, Role, State, Support};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use ttrpc_keepalive::ConnectionError;
-use ttrpc_keepalive::keepalive::{Look, Role, WriteFacts};
+use ttrpc_keepalive::keepalive::{Look, Role, Writes};
 use ttrpc_keepalive::wire::{Flags, Header, MessageType, PING_STREAM_ID, ping_number};
 
 use super::{Layered, Looking, is_last};
@@ -27,8 +27,12 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let now = self.publisher.now();
-        let previous_run = std::mem::replace(&mut self.last_run, now);
-        self.calls.handle_run(previous_run, now);
+        let writes = Writes {
+            // A stream that refuses would refuse again: that it was not asked is no fault of ours.
+            offered: self.last_offered.max(self.is_refused().then_some(now)),
+            taken: self.last_taken,
+        };
+        self.calls.handle_run(now, writes);
         self.machine.handle_run(now, self.calls.shortest_lead());
 
         let read = self.read(cx, now, out);
@@ -45,8 +49,8 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             self.judge(now);
         }
         self.machine.handle_timeout(now);
-        for p in self.calls.wishes(now) {
-            self.machine.handle_ping_wish(now, p);
+        if let Some(ask_at) = self.calls.poll_wish() {
+            self.machine.handle_ping_wish(now, ask_at);
         }
         // RFC KA-19: before the wrapped side does anything with what it gets.
         self.write_own(now);
@@ -207,16 +211,11 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
 
     /// Says what is to be said of the peers of calls that run out of time.
     fn judge(&mut self, now: Duration) {
-        for (id, deadline) in self.calls.judged(now) {
-            let p = deadline.ask_at();
-            let since = |at: Option<Duration>| at.is_some_and(|at| at >= p);
+        while let Some(call) = self.calls.poll_judged() {
             let unwritten = self.outgoing.unwritten();
-            let facts = WriteFacts {
-                written: unwritten.is_none_or(|header| header.stream_id != id),
-                offered_since_asked: since(self.last_offered) || self.is_refused(),
-                taken_since_asked: since(self.last_taken),
-            };
-            let verdict = self.machine.verdict(now, &deadline, facts);
+            let written = unwritten.is_none_or(|header| header.stream_id != call.key.0);
+            let facts = call.write_facts(written);
+            let verdict = self.machine.verdict(now, &call.deadline, facts);
             self.machine.handle_verdict(now, verdict);
         }
         let (late, forgotten) = self.calls.expire(now);
@@ -253,11 +252,8 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         fired
     }
 
-    pub(super) fn next_run(&self) -> Option<Duration> {
+    pub(super) fn next_run(&mut self) -> Option<Duration> {
         let rules = self.machine.poll_timeout();
-        rules
-            .into_iter()
-            .chain(self.calls.next_run(self.last_run))
-            .min()
+        rules.into_iter().chain(self.calls.next_run()).min()
     }
 }

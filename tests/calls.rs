@@ -313,11 +313,11 @@ async fn settings_in_use_can_be_read_and_are_logged_once() {
         say(&client).await.unwrap();
     }
     let settings = client.settings();
-    let keepalive = &settings.keepalive;
-    assert_eq!(keepalive.period(), Some(secs(7)));
-    let timeouts = (keepalive.timeout_in_use(), keepalive.write_stall_in_use());
+    let keepalive = settings.keepalive.settings();
+    assert_eq!(keepalive.every, Some(secs(7)));
+    let timeouts = (keepalive.timeout, keepalive.write_stall);
     assert_eq!(timeouts, (secs(8), secs(8)));
-    assert_eq!(keepalive.jitter_in_use(), 9);
+    assert_eq!(keepalive.jitter, 9);
     assert_eq!(
         (settings.call_timeout, settings.limits.calls),
         (Some(secs(3)), 5)

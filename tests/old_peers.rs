@@ -210,7 +210,7 @@ async fn an_idle_connection_costs_nothing() {
         peer.silence(secs(60)).await;
         assert_eq!(reads.load(Ordering::Relaxed), 1, "one turn, and then rest");
         let (reply, ()) = tokio::join!(say(&client), async {
-            if !keepalive.is_off() {
+            if !keepalive.settings().off {
                 peer.answer_ping().await;
             }
             let (id, _) = peer.request().await;

@@ -462,7 +462,7 @@ async fn settings_of_a_server_in_use_can_be_read_and_are_logged_once() {
         .build()
         .unwrap();
     let settings = server.settings();
-    assert_eq!(settings.keepalive.period(), Some(secs(7)));
+    assert_eq!(settings.keepalive.settings().every, Some(secs(7)));
     assert_eq!(settings.total_handlers, Some(2000));
     let limits = (settings.limits.waiting, settings.limits.handlers);
     assert_eq!(limits, (11, 1024));

@@ -194,19 +194,23 @@ impl Keepalive {
         Ok(())
     }
 
-    /// Whether this is [`off`](Self::off): no PING is ever sent.
+    /// The values in use: those that were set, brought into range.
     #[must_use]
-    pub const fn is_off(&self) -> bool {
-        matches!(self.mode, Mode::Off)
-    }
-
-    /// The interval of [`every`](Self::every), raised to its floor; `None` if nothing is sent
-    /// periodically.
-    #[must_use]
-    pub fn period(&self) -> Option<Duration> {
-        match self.mode {
-            Mode::Every(interval) => Some(interval.max(INTERVAL_FLOOR)),
-            Mode::Off | Mode::OnDemand => None,
+    pub fn settings(&self) -> KeepaliveSettings {
+        let write_stall = self.write_stall.unwrap_or(self.timeout);
+        KeepaliveSettings {
+            off: matches!(self.mode, Mode::Off),
+            every: match self.mode {
+                Mode::Every(interval) => Some(interval.max(INTERVAL_FLOOR)),
+                Mode::Off | Mode::OnDemand => None,
+            },
+            timeout: self.timeout.max(TIMEOUT_FLOOR),
+            while_idle: self.while_idle,
+            on_silence: self.on_silence,
+            write_stall: write_stall.max(TIMEOUT_FLOOR),
+            probe_before_deadline: self.lead.max(LEAD_FLOOR),
+            jitter: self.jitter.min(JITTER_CEILING),
+            peer_support: self.peer_support,
         }
     }
 
@@ -215,42 +219,31 @@ impl Keepalive {
     pub fn lead_for(&self, call_timeout: Duration) -> Duration {
         self.lead.max(LEAD_FLOOR).min(call_timeout / 4)
     }
+}
 
-    /// The [`timeout`](Self::timeout), raised to its floor.
-    #[must_use]
-    pub fn timeout_in_use(&self) -> Duration {
-        self.timeout.max(TIMEOUT_FLOOR)
-    }
-
-    /// The [`write_stall`](Self::write_stall) or what stands for it, raised to its floor.
-    #[must_use]
-    pub fn write_stall_in_use(&self) -> Duration {
-        self.write_stall.unwrap_or(self.timeout).max(TIMEOUT_FLOOR)
-    }
-
-    /// The [`jitter`](Self::jitter), at most 10 percent.
-    #[must_use]
-    pub fn jitter_in_use(&self) -> u8 {
-        self.jitter.min(JITTER_CEILING)
-    }
-
-    /// What was set by [`while_idle`](Self::while_idle).
-    #[must_use]
-    pub const fn watches_while_idle(&self) -> bool {
-        self.while_idle
-    }
-
-    /// What was set by [`on_silence`](Self::on_silence).
-    #[must_use]
-    pub const fn on_silence_in_use(&self) -> OnSilence {
-        self.on_silence
-    }
-
-    /// Whether [`peer_support`](Self::peer_support) is taken as known.
-    #[must_use]
-    pub const fn assumes_support(&self) -> bool {
-        matches!(self.peer_support, PeerSupport::Assume)
-    }
+/// The keepalive settings of a connection, as they are in use. To be read from
+/// [`Keepalive::settings`]; each is described where it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeepaliveSettings {
+    /// [`Keepalive::off`]: no PING is ever sent.
+    pub off: bool,
+    /// The interval of [`Keepalive::every`], `None` if nothing is sent periodically.
+    pub every: Option<Duration>,
+    /// [`Keepalive::timeout`].
+    pub timeout: Duration,
+    /// [`Keepalive::while_idle`].
+    pub while_idle: bool,
+    /// [`Keepalive::on_silence`].
+    pub on_silence: OnSilence,
+    /// [`Keepalive::write_stall`], the timeout if it was not set.
+    pub write_stall: Duration,
+    /// [`Keepalive::probe_before_deadline`]. A short call has less, see [`Keepalive::lead_for`].
+    pub probe_before_deadline: Duration,
+    /// [`Keepalive::jitter`], in percent.
+    pub jitter: u8,
+    /// [`Keepalive::peer_support`].
+    pub peer_support: PeerSupport,
 }
 
 impl Default for Keepalive {
@@ -370,23 +363,23 @@ mod tests {
     }
 
     #[test]
-    fn values_in_use_are_raised_to_the_floors() {
+    fn settings_are_the_values_that_were_set_in_range() {
         let keepalive = Keepalive::every(ms(0))
             .timeout(ms(0))
             .probe_before_deadline(ms(0))
             .jitter(200);
-        assert_eq!(keepalive.period(), Some(ms(10)));
+        let settings = keepalive.settings();
+        assert_eq!(settings.every, Some(ms(10)));
+        assert_eq!((settings.timeout, settings.write_stall), (ms(20), ms(20)));
         assert_eq!(
-            (keepalive.timeout_in_use(), keepalive.write_stall_in_use()),
-            (ms(20), ms(20))
-        );
-        assert_eq!(
-            (keepalive.lead_for(ms(1000)), keepalive.jitter_in_use()),
+            (settings.probe_before_deadline, settings.jitter),
             (ms(1), 10)
         );
-        assert_eq!(
-            Keepalive::on_demand().timeout(ms(300)).write_stall_in_use(),
-            ms(300)
-        );
+        assert_eq!(keepalive.lead_for(ms(1000)), ms(1));
+
+        let settings = Keepalive::on_demand().timeout(ms(300)).settings();
+        assert_eq!((settings.off, settings.every), (false, None));
+        assert_eq!(settings.write_stall, ms(300));
+        assert!(Keepalive::off().settings().off);
     }
 }

@@ -12,7 +12,9 @@ use self::interval::Interval;
 use self::round_trip::RoundTrip;
 use super::attended::Attended;
 use super::state::Events;
-use super::{Counters, DeadReason, Keepalive, OnSilence, Role, State, Support};
+use super::{
+    Counters, DeadReason, Keepalive, KeepaliveSettings, PeerSupport, Role, State, Support,
+};
 
 /// A peer of which it is unknown whether it knows PING is asked again after this, if nothing is
 /// sent periodically.
@@ -51,7 +53,7 @@ const BREATH: Duration = Duration::from_millis(1);
 /// | look at the blocked write | a quarter of the write stall | a write is blocked, or a look before | try to write | bytes are taken, conviction, nobody watches |
 #[derive(Debug)]
 pub struct Machine {
-    settings: Settings,
+    settings: KeepaliveSettings,
     /// The latest time reported: inputs that claim an earlier one are taken as simultaneous with
     /// it.
     now: Duration,
@@ -100,22 +102,12 @@ pub struct Machine {
     settled: Option<Duration>,
 }
 
-#[derive(Debug)]
-struct Settings {
-    /// `None`: nothing periodic, no trial, no write-stall conviction.
-    period: Option<Duration>,
-    timeout: Duration,
-    write_stall: Duration,
-    while_idle: bool,
-    on_silence: OnSilence,
-    off: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Life {
     Alive,
     Suspect,
-    /// Convicted with [`OnSilence::Report`]: counted once, and no clock runs until the peer speaks.
+    /// Convicted with [`OnSilence::Report`](super::OnSilence::Report): counted once, and no clock
+    /// runs until the peer speaks.
     Overdue,
     Dead(DeadReason),
 }
@@ -153,25 +145,17 @@ impl Machine {
     /// outputs.
     #[must_use]
     pub fn new(keepalive: &Keepalive, role: Role, seed: u64) -> Self {
-        let period = keepalive.period();
-        let may_send = !keepalive.is_off() && role == Role::Client;
+        let settings = keepalive.settings();
+        let may_send = !settings.off && role == Role::Client;
         Self {
-            settings: Settings {
-                period,
-                timeout: keepalive.timeout_in_use(),
-                write_stall: keepalive.write_stall_in_use(),
-                while_idle: keepalive.watches_while_idle(),
-                on_silence: keepalive.on_silence_in_use(),
-                off: keepalive.is_off(),
-            },
+            settings,
             now: Duration::ZERO,
             last_run: Duration::ZERO,
             life: Life::Alive,
             closed: false,
-            support: if keepalive.assumes_support() {
-                Support::Yes
-            } else {
-                Support::Unknown
+            support: match settings.peer_support {
+                PeerSupport::Learn => Support::Unknown,
+                PeerSupport::Assume => Support::Yes,
             },
             may_send,
             introduced: !may_send,
@@ -185,12 +169,12 @@ impl Machine {
             number: 0,
             last_ping: None,
             interval: Interval::new(
-                period.unwrap_or(Duration::MAX),
-                keepalive.jitter_in_use(),
+                settings.every.unwrap_or(Duration::MAX),
+                settings.jitter,
                 seed,
             ),
             retry_at: None,
-            retry_gap: period.unwrap_or(RETRY),
+            retry_gap: settings.every.unwrap_or(RETRY),
             answered: 0,
             pong_at: None,
             handlers_stalled: false,

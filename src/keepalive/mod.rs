@@ -42,7 +42,7 @@ mod slot;
 mod state;
 mod verdict;
 
-pub use config::{ConfigError, Keepalive, OnSilence, PeerSupport};
+pub use config::{ConfigError, Keepalive, KeepaliveSettings, OnSilence, PeerSupport};
 pub use deadline::CallDeadline;
 pub use deadlines::{Deadlines, Expired, Writes};
 pub use machine::Machine;

@@ -38,7 +38,10 @@ fn response_that_no_ping_went_before_decides_nothing() {
         let mut machine = Machine::new(&keepalive, Role::Client, 0);
         machine.handle_call_started(ms(0));
         // Where there is one the PING is on its way, and not yet written.
-        assert_eq!(machine.poll_ping(ms(0)).is_some(), !keepalive.is_off());
+        assert_eq!(
+            machine.poll_ping(ms(0)).is_some(),
+            !keepalive.settings().off
+        );
         machine.handle_bytes(ms(5));
         machine.handle_response(ms(5));
         assert_eq!(machine.support(), Support::Unknown);

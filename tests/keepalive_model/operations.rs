@@ -371,7 +371,7 @@ impl Checked {
                 continue;
             };
             assert!(
-                self.keepalive.period().is_some(),
+                self.keepalive.settings().every.is_some(),
                 "convicted and not watched"
             );
             let waited = match reason {
@@ -403,7 +403,8 @@ impl Checked {
         self.number = number;
         let shortest = self
             .keepalive
-            .period()
+            .settings()
+            .every
             .unwrap_or(Duration::MAX)
             .min(Duration::from_millis(25));
         if let Some(last) = self.last_ping.filter(|_| !probe) {

@@ -15,7 +15,7 @@ impl Machine {
         let now = self.advance(now);
         self.connected = now;
         self.last_run = now;
-        if self.settings.period.is_some() && self.settings.while_idle {
+        if self.settings.every.is_some() && self.settings.while_idle {
             self.introduce(now);
         }
         self.settle(now);

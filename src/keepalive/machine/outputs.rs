@@ -187,7 +187,7 @@ impl Machine {
     /// connection is watched while idle, or a call or a late call is open, or a probe waits.
     #[must_use]
     pub const fn is_watched(&self) -> bool {
-        self.settings.period.is_some()
+        self.settings.every.is_some()
             && (self.settings.while_idle || self.late > 0 || self.is_waited_for())
     }
 
@@ -243,7 +243,7 @@ impl Machine {
     #[must_use]
     pub fn call_start_is_quiet(&self) -> bool {
         let exchanged = !self.may_send || (self.introduced && self.support != Support::Unknown);
-        let begins_watch = self.settings.period.is_some() && !self.is_watched();
+        let begins_watch = self.settings.every.is_some() && !self.is_watched();
         exchanged && self.blocked_since.is_none() && !begins_watch
     }
 }

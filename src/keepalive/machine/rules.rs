@@ -112,7 +112,7 @@ impl Machine {
         if self.support != Support::Unknown || !interested || unwritten {
             return None;
         }
-        let distance = self.settings.period.unwrap_or(RETRY);
+        let distance = self.settings.every.unwrap_or(RETRY);
         Some(self.retry_at?.max(self.last_ping?.checked_add(distance)?))
     }
 

@@ -15,7 +15,7 @@ pub use publisher::{Publisher, Traffic};
 
 use crate::clock::Clock;
 use crate::error::ConnectionError;
-use crate::keepalive::{self, DeadReason, Evidence, Machine, Peer, Support};
+use crate::keepalive::{self, DeadReason, Evidence, Peer, Support, View};
 
 /// What is believed about a connection's peer.
 #[derive(Clone, Debug)]
@@ -63,131 +63,64 @@ pub struct Counters {
     pub repeated_responses: u64,
 }
 
-/// What is in progress on a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pending {
-    pub(crate) calls: usize,
-    /// When the oldest of them began.
-    pub(crate) oldest: Option<Duration>,
-}
-
-/// What a driver publishes. Instants are times since the connection began.
+/// What is published of a connection. Instants are times since it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    pub(crate) state: keepalive::State,
-    pub(crate) end: Option<ConnectionError>,
-    pub(crate) support: Support,
-    pub(crate) peer: Peer,
-    pub(crate) since: Duration,
-    pub(crate) last_byte: Duration,
-    pub(crate) rtt: Option<Duration>,
-    pub(crate) smoothed_rtt: Option<Duration>,
-    pub(crate) awaiting_pong_since: Option<Duration>,
-    pub(crate) write_blocked_since: Option<Duration>,
-    pub(crate) handlers_stalled: bool,
-    pub(crate) local_stall: Option<Duration>,
-    pub(crate) overdue: bool,
-    pub(crate) late_unanswered: usize,
-    pub(crate) pending: Pending,
-    pub(crate) counters: Counters,
+    view: View,
+    /// When the state became what it is.
+    since: Duration,
+    end: Option<ConnectionError>,
+    traffic: Traffic,
     /// Whether everybody who waits has been told of the end.
     told: bool,
 }
 
 impl Known {
-    pub(crate) fn new(machine: &Machine) -> Self {
-        let mut known = Self {
-            state: machine.state(),
-            end: None,
-            support: machine.support(),
-            peer: machine.peer(),
+    fn new(view: View) -> Self {
+        Self {
+            view,
             since: Duration::ZERO,
-            last_byte: Duration::ZERO,
-            rtt: None,
-            smoothed_rtt: None,
-            awaiting_pong_since: None,
-            write_blocked_since: None,
-            handlers_stalled: false,
-            local_stall: None,
-            overdue: false,
-            late_unanswered: 0,
-            pending: Pending::default(),
-            counters: Counters::default(),
+            end: None,
+            traffic: Traffic::default(),
             told: false,
-        };
-        known.update(Duration::ZERO, machine, Counters::default(), 0);
-        known
+        }
     }
 
-    /// Takes over what the machine knows. Returns whether a watcher has something new to see:
-    /// a state, the support or a flag, never a byte.
-    pub(crate) fn update(
+    /// Takes over what is known at `now`, and the first end. Returns whether watchers have something
+    /// new to see: a state, the support, a flag or the end, never a byte.
+    fn update(
         &mut self,
         now: Duration,
-        machine: &Machine,
-        counters: Counters,
-        late_unanswered: usize,
+        view: View,
+        traffic: &Traffic,
+        end: Option<&ConnectionError>,
     ) -> bool {
         let seen = self.visible();
-        if self.state != machine.state() {
-            self.state = machine.state();
+        let ends = self.end.is_none() && end.is_some();
+        if ends || self.view.state != view.state {
             self.since = now;
         }
-        self.support = machine.support();
-        self.peer = machine.peer();
-        self.last_byte = machine.last_evidence();
-        self.rtt = machine.rtt();
-        self.smoothed_rtt = machine.smoothed_rtt();
-        self.awaiting_pong_since = machine.awaiting_pong_since();
-        self.write_blocked_since = machine.write_blocked_since();
-        self.handlers_stalled = machine.handlers_stalled();
-        self.local_stall = machine.local_stall();
-        self.overdue = machine.overdue();
-        self.late_unanswered = late_unanswered;
-        self.counters = counters;
-        seen != self.visible()
-    }
-
-    pub(crate) fn support(&self) -> Support {
-        self.support
-    }
-
-    /// Takes over whether the peer knows PING. Returns whether watchers see a change.
-    pub(crate) fn learn_support(&mut self, machine: &Machine) -> bool {
-        let seen = self.visible();
-        self.support = machine.support();
-        seen != self.visible()
-    }
-
-    /// Takes over the end, once. Returns whether it is new.
-    pub(crate) fn end_at(&mut self, now: Duration, end: Option<&ConnectionError>) -> bool {
-        if self.end.is_some() || end.is_none() {
-            return false;
+        if ends {
+            self.end = end.cloned();
         }
-        self.end = end.cloned();
-        self.since = now;
-        true
+        self.view = view;
+        self.traffic = *traffic;
+        seen != self.visible()
     }
 
     /// Everybody who waits for something on the connection has been told of its end.
-    pub(crate) fn end_told(&mut self) {
+    fn end_told(&mut self) {
         self.told = true;
-        self.pending = Pending::default();
-    }
-
-    pub(crate) fn is_end_told(&self) -> bool {
-        self.told
+        self.traffic.calls_in_flight = 0;
+        self.traffic.oldest_call = None;
     }
 
     fn visible(&self) -> impl PartialEq + use<> {
+        let view = &self.view;
         (
-            (self.state, self.end.is_some(), self.support, self.peer),
-            (
-                self.handlers_stalled,
-                self.overdue,
-                self.local_stall,
-                self.write_blocked_since.is_some(),
-            ),
+            (view.state, self.end.is_some(), view.support, view.peer),
+            (view.handlers_stalled, view.overdue, view.local_stall),
+            view.write_blocked_since.is_some(),
         )
     }
 }
@@ -202,13 +135,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(known: Known, clock: Clock) -> Self {
+    fn new(known: Known, clock: Clock) -> Self {
         Self { known, clock }
     }
 
     /// What is believed about the peer.
     pub fn state(&self) -> State {
-        match (&self.known.end, self.known.state) {
+        match (&self.known.end, self.known.view.state) {
             (_, keepalive::State::Dead(reason)) => State::Dead(reason),
             (Some(end), _) => State::Closed(end.clone()),
             (None, keepalive::State::Suspect) => State::Suspect,
@@ -218,7 +151,7 @@ impl Snapshot {
 
     /// Whether the peer answers PING.
     pub fn support(&self) -> Support {
-        self.known.support
+        self.known.view.support
     }
 
     /// The summary to decide by.
@@ -226,7 +159,7 @@ impl Snapshot {
         if self.known.end.is_some() {
             Peer::Gone
         } else {
-            self.known.peer
+            self.known.view.peer
         }
     }
 
@@ -245,55 +178,57 @@ impl Snapshot {
     ///
     /// On TCP the latter proves only that the peer's kernel lives.
     pub fn silent_for(&self) -> Duration {
-        self.age(self.known.last_byte)
+        self.age(self.known.view.last_evidence)
     }
 
     /// The newest round-trip time of a PING. `None` until there was one.
     pub fn rtt(&self) -> Option<Duration> {
-        self.known.rtt
+        self.known.view.rtt
     }
 
     /// The smoothed round-trip time. `None` until there was a sample.
     pub fn smoothed_rtt(&self) -> Option<Duration> {
-        self.known.smoothed_rtt
+        self.known.view.smoothed_rtt
     }
 
     /// For how long a PING has been on its way. `None` if none is.
     pub fn awaiting_pong_for(&self) -> Option<Duration> {
-        self.known.awaiting_pong_since.map(|since| self.age(since))
+        let since = self.known.view.awaiting_pong_since?;
+        Some(self.age(since))
     }
 
     /// For how long the kernel has been refusing what is to be written. `None` if it is not.
     pub fn write_blocked_for(&self) -> Option<Duration> {
-        self.known.write_blocked_since.map(|since| self.age(since))
+        let since = self.known.view.write_blocked_since?;
+        Some(self.age(since))
     }
 
     /// Whether the peer's newest PONG said that its handlers do not run.
     pub fn handlers_stalled(&self) -> bool {
-        self.known.handlers_stalled
+        self.known.view.handlers_stalled
     }
 
     /// The length of the newest pause of this side during which it could not have seen the peer.
     pub fn local_stall(&self) -> Option<Duration> {
-        self.known.local_stall
+        self.known.view.local_stall
     }
 
     /// Whether the peer would have been convicted, had that not been left to the application
     /// ([`OnSilence::Report`](keepalive::OnSilence::Report)).
     pub fn overdue(&self) -> bool {
-        self.known.overdue
+        self.known.view.overdue
     }
 
     /// How many calls ran out of time and are still without an answer. The peer may be at work on
     /// each of them.
     pub fn late_calls_unanswered(&self) -> usize {
-        self.known.late_unanswered
+        self.known.traffic.late_calls_unanswered
     }
 
     /// How many calls wait for their answers, or for room to be sent; on a server, how many requests
     /// are being served or wait for a handler.
     pub fn calls_in_flight(&self) -> usize {
-        self.known.pending.calls
+        self.known.traffic.calls_in_flight
     }
 
     /// For how long the oldest call that was sent has been waiting for its answer. `None` if none
@@ -302,36 +237,31 @@ impl Snapshot {
     /// A peer that is alive and whose oldest call grows old has work that does not end: a reason to
     /// look at the application behind it, not at the connection.
     pub fn oldest_call_for(&self) -> Option<Duration> {
-        self.known.pending.oldest.map(|since| self.age(since))
+        self.known.traffic.oldest_call.map(|since| self.age(since))
     }
 
     /// How often things happened on this connection.
     pub fn counters(&self) -> Counters {
-        self.known.counters
+        Counters {
+            keepalive: self.known.view.counters,
+            ..self.known.traffic.counters
+        }
     }
 
     /// The same with these calls, which have begun and are not known yet.
     pub(crate) fn with_calls(mut self, began: impl Iterator<Item = Duration>) -> Self {
-        let Pending { calls, oldest } = &mut self.known.pending;
+        let traffic = &mut self.known.traffic;
         for began in began {
-            *calls += 1;
-            *oldest = Some(oldest.map_or(began, |oldest| oldest.min(began)));
+            traffic.calls_in_flight += 1;
+            let oldest = traffic.oldest_call.into_iter().chain([began]).min();
+            traffic.oldest_call = oldest;
         }
         self
     }
 
     /// What an error of this moment would carry.
     pub(crate) fn evidence(&self) -> Evidence {
-        Evidence {
-            silent_for: self.silent_for(),
-            rtt: self.rtt(),
-            smoothed_rtt: self.smoothed_rtt(),
-            awaiting_pong_for: self.awaiting_pong_for(),
-            write_blocked_for: self.write_blocked_for(),
-            handlers_stalled: self.handlers_stalled(),
-            local_stall: self.local_stall(),
-            support: self.support(),
-        }
+        self.known.view.evidence(self.clock.now())
     }
 
     fn age(&self, since: Duration) -> Duration {
@@ -364,7 +294,7 @@ enum Next {
 }
 
 impl Liveness {
-    pub(crate) fn new(known: watch::Receiver<Known>, clock: Clock) -> Self {
+    fn new(known: watch::Receiver<Known>, clock: Clock) -> Self {
         Self {
             clock,
             known,

@@ -14,7 +14,7 @@ use super::inbox::{Overflow, Received};
 use super::side::{Side, Turn};
 use crate::error::{ConnectionError, DeadlineError, Error, LateOutcome, LateRecord};
 use crate::keepalive::{CallDeadline, Role, Support, Unknown, Verdict, WriteFacts};
-use crate::liveness::{Counters, Pending};
+use crate::liveness::Traffic;
 use crate::streams::{Data, Ended, PeerHalf};
 use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Response};
 
@@ -246,9 +246,7 @@ const SHORT: usize = 1024;
 fn decide_support(turn: &mut Turn<'_, Command>) {
     if turn.machine.support() == Support::Unknown {
         turn.machine.handle_response(turn.now);
-        let machine = &*turn.machine;
-        let known = &turn.shared.known;
-        known.send_if_modified(|known| known.learn_support(machine));
+        turn.shared.publisher.learn_support(turn.machine.support());
     }
 }
 
@@ -441,20 +439,12 @@ impl Side for ClientSide {
         self.open.is_empty()
     }
 
-    fn pending(&mut self) -> Pending {
-        Pending {
-            calls: self.open.queued.len() + self.open.waiting.len(),
-            oldest: self.open.queued.oldest().map(|call| call.started),
-        }
-    }
-
-    fn late_unanswered(&self) -> usize {
-        self.open.queued.late_len()
-    }
-
-    fn count(&self, counters: &mut Counters) {
-        counters.late_responses = self.late_responses;
-        counters.repeated_responses = self.repeated_responses;
+    fn count(&mut self, traffic: &mut Traffic) {
+        traffic.calls_in_flight = self.open.queued.len() + self.open.waiting.len();
+        traffic.oldest_call = self.open.queued.oldest().map(|call| call.started);
+        traffic.late_calls_unanswered = self.open.queued.late_len();
+        traffic.counters.late_responses = self.late_responses;
+        traffic.counters.repeated_responses = self.repeated_responses;
     }
 
     fn end(&mut self, end: &ConnectionError) {

@@ -10,12 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
 use crate::clock::Clock;
 use crate::error::ConnectionError;
 use crate::keepalive::Machine;
-use crate::liveness::{Known, Liveness, Snapshot};
+use crate::liveness::{Liveness, Publisher, Snapshot};
 use crate::transport::{PeerCredentials, Shortcut, Transport};
 
 mod call;
@@ -55,7 +53,7 @@ pub(crate) struct Shared<C> {
     /// Open streams: calls of a client, requests of a server. Apart from the desk, so that the
     /// next call sees that the last one has ended without waiting for the driver.
     open: AtomicUsize,
-    known: watch::Sender<Known>,
+    publisher: Publisher,
     peer_credentials: Option<PeerCredentials>,
 }
 
@@ -124,7 +122,7 @@ impl<C> Shared<C> {
                 end: None,
             }),
             open: AtomicUsize::new(0),
-            known: watch::Sender::new(Known::new(machine)),
+            publisher: Publisher::with_clock(clock, machine.view()),
             peer_credentials: transport.peer_credentials(),
         }
     }
@@ -138,11 +136,11 @@ impl<C> Shared<C> {
     }
 
     pub(crate) fn liveness(&self) -> Liveness {
-        Liveness::new(self.known.subscribe(), self.clock)
+        self.publisher.liveness()
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.known.borrow().clone(), self.clock)
+        self.publisher.snapshot()
     }
 
     /// Asks the driver to end the connection as soon as its streams have ended.
@@ -173,12 +171,7 @@ impl<C> Shared<C> {
 
     /// Waits for the end of the connection.
     pub(crate) async fn closed(&self) -> ConnectionError {
-        let mut known = self.known.subscribe();
-        match known.wait_for(Known::is_end_told).await.as_deref() {
-            Ok(Known { end: Some(end), .. }) => end.clone(),
-            // The sender lives as long as `self`, so there always is an end.
-            _ => ConnectionError::Abandoned,
-        }
+        self.publisher.closed().await
     }
 
     /// Gives the driver a command, which comes back if the connection has ended.

@@ -10,7 +10,7 @@ use super::outbox::Outbox;
 use super::{Shared, notify};
 use crate::error::ConnectionError;
 use crate::keepalive::{Machine, Role};
-use crate::liveness::{Counters, Pending};
+use crate::liveness::Traffic;
 use crate::wire::{Flags, Frame, Header};
 
 /// One end of a connection: what it does with frames, commands and deadlines.
@@ -88,15 +88,8 @@ pub(crate) trait Side: Send + 'static {
     /// Whether nothing is in progress, so that a connection that closes may end.
     fn is_idle(&self) -> bool;
 
-    /// Calls that ran out of time and are unanswered.
-    fn late_unanswered(&self) -> usize {
-        0
-    }
-
-    /// What is in progress.
-    fn pending(&mut self) -> Pending;
-
-    fn count(&self, _counters: &mut Counters) {}
+    /// Says what is in progress, and how often things happened.
+    fn count(&mut self, traffic: &mut Traffic);
 
     /// The connection has ended: tells everybody who waits.
     fn end(&mut self, end: &ConnectionError);

@@ -41,6 +41,7 @@ mod machine;
 mod slot;
 mod state;
 mod verdict;
+mod view;
 
 pub use config::{ConfigError, Keepalive, KeepaliveSettings, OnSilence, PeerSupport};
 pub use deadline::CallDeadline;
@@ -49,3 +50,4 @@ pub use machine::Machine;
 pub use slot::{Reply, ReplySlot};
 pub use state::{Counters, DeadReason, Event, Look, Peer, Role, State, Support};
 pub use verdict::{Evidence, Facts, Unknown, Verdict, WriteFacts, judge};
+pub use view::View;

@@ -1,14 +1,15 @@
 //! Tells watchers what the rules of one connection know.
 
 use std::fmt;
+use std::mem;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Counters, Known, Liveness, Pending};
+use super::{Counters, Known, Liveness, Snapshot};
 use crate::clock::Clock;
 use crate::error::ConnectionError;
-use crate::keepalive::Machine;
+use crate::keepalive::{Machine, Support, View};
 
 /// The other end of [`Liveness`]: publishes what a [`Machine`] knows, and keeps its time.
 ///
@@ -40,7 +41,7 @@ pub struct Publisher {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// How often things happened.
+    /// How often things happened. What the rules count themselves is taken from them.
     pub counters: Counters,
     /// See [`Snapshot::calls_in_flight`](crate::Snapshot::calls_in_flight).
     pub calls_in_flight: usize,
@@ -54,9 +55,13 @@ impl Publisher {
     /// The connection begins now.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
+        Self::with_clock(Clock::start(), machine.view())
+    }
+
+    pub(crate) fn with_clock(clock: Clock, view: View) -> Self {
         Self {
-            clock: Clock::start(),
-            known: watch::Sender::new(Known::new(machine)),
+            clock,
+            known: watch::Sender::new(Known::new(view)),
         }
     }
 
@@ -77,18 +82,51 @@ impl Publisher {
         end: Option<&ConnectionError>,
     ) {
         self.known.send_if_modified(|known| {
-            known.pending = Pending {
-                calls: traffic.calls_in_flight,
-                oldest: traffic.oldest_call,
-            };
-            let late = traffic.late_calls_unanswered;
-            let changed = known.update(now, machine, traffic.counters, late);
-            let ended = known.end_at(now, end);
-            if ended {
+            let changed = known.update(now, machine.view(), traffic, end);
+            if end.is_some() {
                 known.end_told();
             }
-            ended || changed
+            changed
         });
+    }
+
+    /// As [`publish`](Self::publish), but those who wait for the [`end`](Self::closed) are told
+    /// apart from it: they shall find nothing half ended.
+    pub(crate) fn tell(
+        &self,
+        now: Duration,
+        view: View,
+        traffic: &Traffic,
+        end: Option<&ConnectionError>,
+    ) {
+        self.known
+            .send_if_modified(|known| known.update(now, view, traffic, end));
+    }
+
+    /// Tells at once whether the peer knows PING.
+    pub(crate) fn learn_support(&self, support: Support) {
+        self.known
+            .send_if_modified(|known| mem::replace(&mut known.view.support, support) != support);
+    }
+
+    /// Everybody who waits for something on the connection has been told of its end.
+    pub(crate) fn end_told(&self) {
+        self.known.send_modify(Known::end_told);
+    }
+
+    /// Waits until everybody has been told of the end.
+    pub(crate) async fn closed(&self) -> ConnectionError {
+        let mut known = self.known.subscribe();
+        match known.wait_for(|known| known.told).await.as_deref() {
+            Ok(Known { end: Some(end), .. }) => end.clone(),
+            // The sender lives as long as `self`, so there always is an end.
+            _ => ConnectionError::Abandoned,
+        }
+    }
+
+    /// What was published last.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.known.borrow().clone(), self.clock)
     }
 
     /// Follows what is published.
@@ -101,7 +139,7 @@ impl Publisher {
 impl fmt::Debug for Publisher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Publisher")
-            .field("snapshot", &self.liveness().snapshot())
+            .field("snapshot", &self.snapshot())
             .finish_non_exhaustive()
     }
 }

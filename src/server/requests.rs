@@ -25,7 +25,7 @@ use crate::config::{ServerLimits, ServerSettings};
 use crate::connection::{Inbox, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
-use crate::liveness::Pending;
+use crate::liveness::Traffic;
 use crate::status::{Code, Status};
 use crate::streams::{Requests, Uploads};
 use crate::wire::{
@@ -428,11 +428,8 @@ impl Side for ServerSide {
         self.limits.owed_bytes
     }
 
-    fn pending(&mut self) -> Pending {
-        Pending {
-            calls: self.running + self.waiting.len(),
-            oldest: None,
-        }
+    fn count(&mut self, traffic: &mut Traffic) {
+        traffic.calls_in_flight = self.running + self.waiting.len();
     }
 
     fn handle_resumed(&mut self, turn: &mut Turn<'_, Command>) {

@@ -77,7 +77,7 @@ fn trickle_that_stops_is_found_at_interval_and_timeout_after_its_last_byte() {
     world.server.drip = Some(900 * MS);
     world.server.dies_at = Some(5 * S);
     world.run(60 * S);
-    let last = micros(world.client.machine.last_evidence());
+    let last = micros(world.client.machine.view().last_evidence);
     assert!(last > 4 * S && last < 5 * S + 2 * MS);
     assert_eq!(world.client.died_at(), Some(last + 2 * S));
 }
@@ -96,7 +96,7 @@ fn bulk_in_front_of_the_pong_is_life_and_its_delay_harms_nobody() {
         (world.client.machine.state(), world.client.convictions.len()),
         (State::Alive, 0)
     );
-    assert_eq!(world.client.machine.smoothed_rtt(), Some(at(2 * MS)));
+    assert_eq!(world.client.machine.view().smoothed_rtt, Some(at(2 * MS)));
 }
 
 // T14
@@ -129,7 +129,7 @@ fn upload_that_never_moves_again_is_a_peer_that_does_not_read() {
         State::Dead(DeadReason::NotReading)
     );
     assert_eq!(
-        world.client.machine.counters().pings_sent,
+        world.client.machine.view().counters.pings_sent,
         1,
         "the first exchange's"
     );
@@ -175,7 +175,7 @@ fn byte_that_arrives_at_the_instant_of_the_last_look_is_found() {
         world.server.runs = Pattern::Except(vec![(S, 2 * S + MS)]);
         world.run(3 * S);
         assert_eq!(world.client.convictions.len(), 0, "stale reads: {stale}");
-        assert_eq!(world.client.machine.counters().recoveries, 1);
+        assert_eq!(world.client.machine.view().counters.recoveries, 1);
     }
 }
 
@@ -194,8 +194,8 @@ fn pong_is_never_answered() {
     let mut world = World::new(every_second(), every_second(), 2 * MS);
     world.run(10 * S);
     let (client, server) = (&world.client, &world.server);
-    assert_eq!(server.pongs_sent, client.machine.counters().pings_sent);
-    assert_eq!(client.pongs_sent, server.machine.counters().pings_sent);
+    assert_eq!(server.pongs_sent, client.machine.view().counters.pings_sent);
+    assert_eq!(client.pongs_sent, server.machine.view().counters.pings_sent);
     assert!(
         (15..=22).contains(&(client.pings.len() + server.pings.len())),
         "one an interval from each"
@@ -266,7 +266,10 @@ fn reported_silence_is_one_count_and_one_ping_until_the_next_byte() {
     world.server.runs = Pattern::Except(vec![(500 * MS, 5 * S)]);
     world.run(4900 * MS);
     assert_eq!(
-        (world.client.machine.state(), world.client.machine.overdue()),
+        (
+            world.client.machine.state(),
+            world.client.machine.view().overdue
+        ),
         (State::Suspect, true)
     );
     assert_eq!(
@@ -444,7 +447,7 @@ fn call_without_a_deadline_on_a_frozen_peer_ends_with_the_connection() {
     world.server.dies_at = Some(5 * S);
     let call = world.call(100_000 * S, None);
     world.run(60 * S);
-    let last = micros(world.client.machine.last_evidence());
+    let last = micros(world.client.machine.view().last_evidence);
     assert_eq!(
         outcome(&world, call),
         (last + 2 * S, Outcome::ConnectionEnded)

@@ -387,7 +387,7 @@ impl End {
     }
 
     fn note_look(&mut self, now: u64) {
-        let since = self.machine.awaiting_pong_since();
+        let since = self.machine.view().awaiting_pong_since;
         if since != self.trial.since {
             self.trial = Trial {
                 since,
@@ -397,7 +397,7 @@ impl End {
                 mixed: false,
             };
         }
-        self.trial.mixed |= self.machine.write_blocked_since().is_some();
+        self.trial.mixed |= self.machine.view().write_blocked_since.is_some();
         if self.machine.look_due(at(now)) && since.is_some() {
             self.trial.looks += 1;
             self.trial.longest_gap = self.trial.longest_gap.max(now - self.trial.last_look);

@@ -53,11 +53,11 @@ fn ping_of_a_watch_that_ended_is_not_held_against_the_peer() {
     assert_eq!(machine.state(), State::Suspect);
     machine.handle_call_ended(ms(1900));
     assert_eq!(
-        (machine.state(), machine.counters().recoveries),
+        (machine.state(), machine.view().counters.recoveries),
         (State::Alive, 0)
     );
     assert_eq!(
-        (machine.poll_timeout(), machine.awaiting_pong_since()),
+        (machine.poll_timeout(), machine.view().awaiting_pong_since),
         (None, None)
     );
     machine.handle_call_started(ms(11_000));
@@ -156,5 +156,5 @@ fn storm_of_dropped_calls_on_a_silent_peer_costs_one_ping_an_interval() {
         }
         machine.handle_call_ended(ms(at));
     }
-    assert_eq!(machine.counters().pings_sent, 30);
+    assert_eq!(machine.view().counters.pings_sent, 30);
 }

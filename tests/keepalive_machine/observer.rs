@@ -14,10 +14,13 @@ fn pong_found_after_a_pause_of_ours_is_life_and_no_round_trip() {
     answer(&mut machine, ms(6000), number);
     assert_eq!(machine.state(), State::Alive);
     assert_eq!(
-        (machine.local_stall(), machine.counters().local_stalls),
+        (
+            machine.view().local_stall,
+            machine.view().counters.local_stalls
+        ),
         (Some(ms(5000)), 1)
     );
-    assert_eq!(machine.rtt(), None);
+    assert_eq!(machine.view().rtt, None);
     assert_eq!(drain(&mut machine)[0], Event::LocalStall { gap: ms(5000) });
 }
 
@@ -40,7 +43,7 @@ fn pause_of_ours_counts_for_a_quarter_and_the_dead_are_found_three_looks_later()
         (ms(6750), SILENT),
     ];
     assert_eq!(states, expected);
-    assert_eq!(machine.counters().local_stalls, 1);
+    assert_eq!(machine.view().counters.local_stalls, 1);
 }
 
 // T02b
@@ -107,9 +110,9 @@ fn observer_that_is_stalled_most_of_the_time_never_suspects_a_peer_that_answers(
             answers = Some((number, at + 400));
         }
     }
-    assert!(machine.counters().pings_sent > 10 && machine.counters().local_stalls > 10);
+    assert!(machine.view().counters.pings_sent > 10 && machine.view().counters.local_stalls > 10);
     assert_eq!(
-        (machine.counters().suspect_entries, machine.state()),
+        (machine.view().counters.suspect_entries, machine.state()),
         (0, State::Alive)
     );
 }
@@ -142,7 +145,7 @@ fn clock_that_ran_on_while_the_machine_slept_is_a_local_stall() {
     write_ping(&mut machine, ms(1000));
     look(&mut machine, Duration::from_secs(8 * 3600));
     assert_eq!(
-        (machine.state(), machine.counters().local_stalls),
+        (machine.state(), machine.view().counters.local_stalls),
         (State::Alive, 1)
     );
     assert!(looks(&mut machine, Duration::from_secs(8 * 3600), |_| true).is_some());

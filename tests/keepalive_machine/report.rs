@@ -17,7 +17,7 @@ fn reported_peer_is_overdue_once_until_its_next_byte() {
     let number = write_ping(&mut machine, ms(1000));
     assert_eq!(looks(&mut machine, ms(1000), |_| true), Some(ms(2000)));
     assert_eq!(
-        (machine.state(), machine.overdue(), machine.peer()),
+        (machine.state(), machine.view().overdue, machine.peer()),
         (State::Suspect, true, Peer::Doubtful)
     );
     assert_eq!(machine.poll_timeout(), None);
@@ -25,21 +25,21 @@ fn reported_peer_is_overdue_once_until_its_next_byte() {
     assert_eq!(machine.poll_ping(ms(5000)), None);
     machine.handle_bytes(ms(5000));
     assert_eq!(
-        (machine.state(), machine.overdue(), machine.peer()),
+        (machine.state(), machine.view().overdue, machine.peer()),
         (State::Alive, false, Peer::Alive)
     );
     assert_eq!(
         (
-            machine.counters().convictions_silent,
-            machine.counters().recoveries
+            machine.view().counters.convictions_silent,
+            machine.view().counters.recoveries
         ),
         (1, 1)
     );
     machine.handle_pong(ms(5000), Some(number), false);
-    assert_eq!(machine.rtt(), None, "the PING was judged");
+    assert_eq!(machine.view().rtt, None, "the PING was judged");
     write_ping(&mut machine, ms(6000));
     assert_eq!(looks(&mut machine, ms(6000), |_| true), Some(ms(7000)));
-    assert_eq!(machine.counters().convictions_silent, 2);
+    assert_eq!(machine.view().counters.convictions_silent, 2);
 }
 
 #[test]
@@ -50,7 +50,10 @@ fn reported_write_stall_counts_once_until_bytes_are_taken() {
     assert_eq!(looks(&mut machine, ms(1000), |_| true), None);
     machine.handle_write_progress(ms(200_000), true);
     assert_eq!(
-        (machine.state(), machine.counters().convictions_not_reading),
+        (
+            machine.state(),
+            machine.view().counters.convictions_not_reading
+        ),
         (State::Alive, 1)
     );
     assert_eq!(
@@ -132,7 +135,10 @@ fn flags_and_states_are_told_when_they_change_and_never_for_a_byte() {
     assert_eq!(drain(&mut machine), [Event::FlagsChanged]);
     machine.handle_bytes(ms(1004));
     assert_eq!(drain(&mut machine), [Event::FlagsChanged]);
-    assert!(machine.handlers_stalled(), "until a PONG says otherwise");
+    assert!(
+        machine.view().handlers_stalled,
+        "until a PONG says otherwise"
+    );
 }
 
 #[test]
@@ -146,8 +152,8 @@ fn state_that_came_and_went_undrained_is_not_told() {
     assert_eq!(drain(&mut machine), []);
     assert_eq!(
         (
-            machine.counters().suspect_entries,
-            machine.counters().recoveries
+            machine.view().counters.suspect_entries,
+            machine.view().counters.recoveries
         ),
         (1, 1)
     );

@@ -56,7 +56,7 @@ fn peer_that_answers_its_ping_first_is_known_and_stays_so() {
     answer(&mut machine, ms(5), 1);
     machine.handle_response(ms(5));
     assert_eq!(
-        (machine.support(), machine.rtt()),
+        (machine.support(), machine.view().rtt),
         (Support::Yes, Some(ms(5)))
     );
     assert_eq!(drain(&mut machine), [Event::SupportChanged(Support::Yes)]);
@@ -190,5 +190,8 @@ fn new_connection_begins_without_support_round_trip_and_evidence() {
         (machine.support(), machine.state()),
         (Support::Unknown, State::Alive)
     );
-    assert_eq!((machine.rtt(), machine.last_evidence()), (None, ms(0)));
+    assert_eq!(
+        (machine.view().rtt, machine.view().last_evidence),
+        (None, ms(0))
+    );
 }

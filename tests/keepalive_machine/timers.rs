@@ -77,7 +77,7 @@ fn busy_connection_arms_one_timer_for_each_interval_and_not_for_each_byte() {
         armed = machine.poll_timeout();
     }
     assert!((3500..=3604).contains(&changes), "{changes}");
-    assert_eq!(machine.counters().pings_sent, 0);
+    assert_eq!(machine.view().counters.pings_sent, 0);
 }
 
 // T36
@@ -125,13 +125,13 @@ fn time_that_goes_backwards_changes_nothing() {
     let mut machine = known(&every_second());
     machine.handle_bytes(ms(5000));
     machine.handle_bytes(ms(10));
-    assert_eq!(machine.last_evidence(), ms(5000));
+    assert_eq!(machine.view().last_evidence, ms(5000));
     write_ping(&mut machine, ms(6000));
     for at in [6250, 10, 6500, 20, 6750, 30] {
         look(&mut machine, ms(at));
     }
     assert_eq!(
-        (machine.state(), machine.counters().local_stalls),
+        (machine.state(), machine.view().counters.local_stalls),
         (State::Suspect, 0)
     );
     look(&mut machine, ms(7000));

@@ -76,9 +76,9 @@ fn place(machine: &mut Machine) -> At {
     match machine.state() {
         State::Dead(DeadReason::Silent) => Dead,
         _ if machine.peer() == Peer::Gone => Closed,
-        State::Suspect if machine.overdue() => Overdue,
+        State::Suspect if machine.view().overdue => Overdue,
         State::Suspect => Suspect,
-        State::Alive if machine.awaiting_pong_since().is_some() => Trial,
+        State::Alive if machine.view().awaiting_pong_since.is_some() => Trial,
         State::Alive if !machine.is_watched() => Dormant,
         // A PING in the slot shows by the number that the next probe shares.
         State::Alive => {

@@ -41,14 +41,14 @@ fn any_byte_retires_the_ping_and_the_next_one_follows() {
     let mut machine = known(&every_second());
     write_ping(&mut machine, ms(1000));
     machine.handle_bytes(ms(1500));
-    assert_eq!(machine.awaiting_pong_since(), None);
+    assert_eq!(machine.view().awaiting_pong_since, None);
     let mut now = ms(2500);
     while now < ms(5000) {
         let number = write_ping(&mut machine, now);
         answer(&mut machine, now, number);
         now += ms(1000);
     }
-    assert_eq!(machine.last_evidence(), ms(4500));
+    assert_eq!(machine.view().last_evidence, ms(4500));
     write_ping(&mut machine, ms(5500));
     assert_eq!(looks(&mut machine, ms(5500), |_| true), Some(ms(6500)));
 }
@@ -81,7 +81,7 @@ fn byte_at_the_instant_of_the_last_look_saves_the_peer() {
     machine.handle_bytes(ms(2000));
     look(&mut machine, ms(2000));
     assert_eq!(
-        (machine.state(), machine.counters().recoveries),
+        (machine.state(), machine.view().counters.recoveries),
         (State::Alive, 1)
     );
 }
@@ -92,7 +92,7 @@ fn nothing_happens_after_death() {
     let mut machine = known(&every_second());
     write_ping(&mut machine, ms(1000));
     assert!(looks(&mut machine, ms(1000), |_| true).is_some());
-    let counters = machine.counters();
+    let counters = machine.view().counters;
     machine.handle_timeout(ms(3000));
     look(&mut machine, ms(4000));
     answer(&mut machine, ms(5000), 1);
@@ -101,7 +101,10 @@ fn nothing_happens_after_death() {
         (machine.poll_ping(ms(7000)), machine.poll_timeout()),
         (None, None)
     );
-    assert_eq!((machine.poll_event(), machine.counters()), (None, counters));
+    assert_eq!(
+        (machine.poll_event(), machine.view().counters),
+        (None, counters)
+    );
     assert_eq!((machine.state(), machine.peer()), (SILENT, Peer::Gone));
 }
 
@@ -138,24 +141,28 @@ fn stale_and_invented_pongs_answer_nothing_and_still_are_life() {
         machine.handle_pong(ms(2200), number, false);
     }
     assert_eq!(
-        (machine.answered_number(), machine.rtt()),
+        (machine.answered_number(), machine.view().rtt),
         (0, None),
         "2 is not written yet"
     );
     machine.handle_ping_flushed(ms(2300));
     answer(&mut machine, ms(2400), 1);
     assert_eq!(
-        (machine.answered_number(), machine.rtt()),
+        (machine.answered_number(), machine.view().rtt),
         (1, None),
         "1 is not the newest"
     );
     answer(&mut machine, ms(2450), 2);
     assert_eq!(
-        (machine.answered_number(), machine.rtt()),
+        (machine.answered_number(), machine.view().rtt),
         (2, Some(ms(150)))
     );
     answer(&mut machine, ms(2900), 2);
-    assert_eq!(machine.rtt(), Some(ms(150)), "a second answer is no sample");
+    assert_eq!(
+        machine.view().rtt,
+        Some(ms(150)),
+        "a second answer is no sample"
+    );
 }
 
 #[test]
@@ -164,12 +171,12 @@ fn ping_that_was_judged_gives_no_round_trip() {
     let number = write_ping(&mut machine, ms(1000));
     machine.handle_verdict(ms(1500), Verdict::Unresponsive);
     answer(&mut machine, ms(2500), number);
-    assert_eq!(machine.rtt(), None);
+    assert_eq!(machine.view().rtt, None);
     let number = write_ping(&mut machine, ms(3500));
     looks(&mut machine, ms(3500), |at| at < 8600);
     assert_eq!(machine.state(), State::Suspect);
     answer(&mut machine, ms(8700), number);
-    assert_eq!((machine.rtt(), machine.state()), (None, State::Alive));
+    assert_eq!((machine.view().rtt, machine.state()), (None, State::Alive));
 }
 
 #[test]
@@ -180,7 +187,7 @@ fn each_round_trip_counts_for_an_eighth() {
         answer(&mut machine, ms(at + rtt), number);
     }
     assert_eq!(
-        (machine.rtt(), machine.smoothed_rtt()),
+        (machine.view().rtt, machine.view().smoothed_rtt),
         (Some(ms(160)), Some(ms(90)))
     );
 }
@@ -198,7 +205,7 @@ fn parked_reader_holds_nothing_against_the_peer() {
     machine.handle_resumed(ms(60_000));
     assert_eq!(looks(&mut machine, ms(60_000), |at| at < 61_000), None);
     answer(&mut machine, ms(60_999), number);
-    assert_eq!((machine.state(), machine.rtt()), (State::Alive, None));
+    assert_eq!((machine.state(), machine.view().rtt), (State::Alive, None));
 }
 
 #[test]

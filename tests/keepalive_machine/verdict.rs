@@ -64,7 +64,7 @@ fn evidence_just_before_p_is_enough_and_costs_no_ping() {
         let mut call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
         machine.handle_bytes(ms(heard));
         assert_eq!(judge(&mut machine, &mut call), Verdict::Slow, "{heard}");
-        assert_eq!(machine.counters().pings_sent, pings, "{heard}");
+        assert_eq!(machine.view().counters.pings_sent, pings, "{heard}");
     }
     let mut machine = known(&Keepalive::on_demand());
     machine.handle_call_started(ms(0));
@@ -100,9 +100,9 @@ fn a_thousand_late_calls_in_a_second_cost_forty_pings() {
         }
     }
     assert!(
-        (30..=40).contains(&machine.counters().pings_sent),
+        (30..=40).contains(&machine.view().counters.pings_sent),
         "{}",
-        machine.counters().pings_sent
+        machine.view().counters.pings_sent
     );
 }
 
@@ -149,7 +149,7 @@ fn pause_of_ours_before_the_deadline_is_a_local_stall_and_no_doubt() {
     machine.handle_verdict(ms(2500), verdict);
     assert_eq!(machine.peer(), Peer::Alive);
     answer(&mut machine, ms(2501), 1);
-    assert_eq!(machine.rtt(), None, "it measured our pause");
+    assert_eq!(machine.view().rtt, None, "it measured our pause");
 }
 
 // T18, T81: the machine's part
@@ -270,12 +270,12 @@ fn ping_of_an_unwatched_connection_goes_with_the_calls_that_wait_for_it() {
     let mut call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
     assert_eq!(judge(&mut machine, &mut call), Verdict::Unresponsive);
     assert!(
-        machine.awaiting_pong_since().is_some(),
+        machine.view().awaiting_pong_since.is_some(),
         "a verdict retires nothing"
     );
     machine.handle_call_late(ms(2000));
     assert_eq!(
-        (machine.awaiting_pong_since(), machine.peer()),
+        (machine.view().awaiting_pong_since, machine.peer()),
         (None, Peer::Doubtful)
     );
 }

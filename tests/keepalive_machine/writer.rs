@@ -18,8 +18,8 @@ fn write_that_is_refused_for_the_whole_write_stall_convicts_without_ping_support
     );
     assert_eq!(
         (
-            machine.counters().pings_sent,
-            machine.counters().convictions_not_reading
+            machine.view().counters.pings_sent,
+            machine.view().counters.convictions_not_reading
         ),
         (0, 1)
     );
@@ -28,13 +28,13 @@ fn write_that_is_refused_for_the_whole_write_stall_convicts_without_ping_support
 #[test]
 fn bytes_that_are_taken_back_end_the_write_stall_and_are_no_life() {
     let mut machine = known(&every_second());
-    let evidence = machine.last_evidence();
+    let evidence = machine.view().last_evidence;
     machine.handle_write_blocked(ms(100));
     assert!(machine.look_due(ms(400)));
     machine.handle_write_withdrawn(ms(400));
     assert!(!machine.look_due(ms(900)), "there is nothing to try");
-    assert_eq!(machine.write_blocked_since(), None);
-    assert_eq!(machine.last_evidence(), evidence);
+    assert_eq!(machine.view().write_blocked_since, None);
+    assert_eq!(machine.view().last_evidence, evidence);
 }
 
 // T23, the machine's part
@@ -50,8 +50,8 @@ fn each_byte_taken_restarts_the_write_stall_and_is_life() {
         }
         assert_eq!(machine.poll_ping(ms(at)), None);
     }
-    assert_eq!(machine.counters().convictions_not_reading, 0);
-    assert!(machine.counters().recoveries > 5);
+    assert_eq!(machine.view().counters.convictions_not_reading, 0);
+    assert!(machine.view().counters.recoveries > 5);
 }
 
 // T73, the machine's part
@@ -69,10 +69,10 @@ fn write_taken_at_the_first_try_after_our_pause_convicts_nobody() {
         },
     );
     assert_eq!(
-        (machine.state(), machine.local_stall()),
+        (machine.state(), machine.view().local_stall),
         (State::Alive, Some(ms(5000)))
     );
-    assert_eq!(machine.write_blocked_since(), None);
+    assert_eq!(machine.view().write_blocked_since, None);
 }
 
 #[test]
@@ -91,7 +91,10 @@ fn bytes_taken_by_a_writer_that_was_never_blocked_are_no_life() {
     for at in (1010..2000).step_by(10) {
         machine.handle_write_progress(ms(at), false);
     }
-    assert!(machine.awaiting_pong_since().is_some() && machine.write_blocked_since().is_none());
+    assert!(
+        machine.view().awaiting_pong_since.is_some()
+            && machine.view().write_blocked_since.is_none()
+    );
     assert_eq!(looks(&mut machine, ms(1000), |_| true), Some(ms(2000)));
 }
 

@@ -231,13 +231,13 @@ impl Checked {
             state: machine.state(),
             peer: machine.peer(),
             support: machine.support(),
-            overdue: machine.overdue(),
+            overdue: machine.view().overdue,
             watched: machine.is_watched(),
             evidence: machine.evidence(self.now),
-            counters: machine.counters(),
+            counters: machine.view().counters,
             answered: machine.answered_number(),
             look_due: machine.look_due(self.now),
-            last_evidence: machine.last_evidence(),
+            last_evidence: machine.view().last_evidence,
         }
     }
 
@@ -416,11 +416,15 @@ impl Checked {
 
     fn check_end(&mut self, operation: Operation) {
         if let Some(counters) = self.over {
-            assert_eq!(self.machine.counters(), counters, "counted after the end");
+            assert_eq!(
+                self.machine.view().counters,
+                counters,
+                "counted after the end"
+            );
             assert_eq!(self.events, [], "told after the end");
         }
         if operation == Operation::Closed || matches!(self.machine.state(), State::Dead(_)) {
-            self.over = Some(self.machine.counters());
+            self.over = Some(self.machine.view().counters);
         }
         if self.over.is_some() {
             assert_eq!(

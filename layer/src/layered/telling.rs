@@ -66,7 +66,6 @@ impl<S> Layered<S> {
     }
 
     fn tell(&mut self, now: Duration) {
-        self.traffic.counters.keepalive = self.machine.counters();
         self.traffic.calls_in_flight = self.calls.in_flight();
         if self.role == Role::Client {
             self.traffic.oldest_call = self.calls.oldest();

@@ -165,11 +165,8 @@ impl<S: Side> Driver<S> {
                     self.machine.handle_bytes(now);
                 }
                 let round_trip = self.machine.handle_pong(now, number, stalled);
-                let (known, machine) = (&self.shared.known, &self.machine);
-                if known.borrow().support() != machine.support() {
-                    // The answer behind it may be looked at before this turn is over.
-                    known.send_if_modified(|known| known.learn_support(machine));
-                }
+                // The answer behind it may be looked at before this turn is over.
+                self.shared.publisher.learn_support(self.machine.support());
                 self.with_side(now, |side, turn| side.handle_pong(round_trip, turn));
             }
             MessageType::DATA => {

@@ -9,7 +9,7 @@ use super::Driver;
 use crate::connection::side::Side;
 use crate::error::ConnectionError;
 use crate::keepalive::{Event, OnSilence};
-use crate::liveness::{Counters, Known};
+use crate::liveness::Traffic;
 
 impl<S: Side> Driver<S> {
     /// Publishes what the rules know. A conviction is the end of the connection: it is published
@@ -33,19 +33,11 @@ impl<S: Side> Driver<S> {
     }
 
     fn tell(&mut self, now: Duration, end: Option<&ConnectionError>) {
-        let mut counters = Counters {
-            keepalive: self.machine.counters(),
-            pongs_coalesced: self.pongs_coalesced,
-            ..Counters::default()
-        };
-        self.side.count(&mut counters);
-        let late = self.side.late_unanswered();
-        let pending = self.side.pending();
-        self.shared.known.send_if_modified(|known| {
-            known.pending = pending;
-            let changed = known.update(now, &self.machine, counters, late);
-            known.end_at(now, end) || changed
-        });
+        let mut traffic = Traffic::default();
+        traffic.counters.pongs_coalesced = self.pongs_coalesced;
+        self.side.count(&mut traffic);
+        let view = self.machine.view();
+        self.shared.publisher.tell(now, view, &traffic, end);
     }
 
     /// Ends the connection: first the state is known, then the calls fail, then the stream goes.
@@ -81,7 +73,7 @@ impl<S: Side> Driver<S> {
             self.transport.abort();
         }
         // Who waits for the end finds nothing half ended.
-        self.shared.known.send_modify(Known::end_told);
+        self.shared.publisher.end_told();
     }
 }
 

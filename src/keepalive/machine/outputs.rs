@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::{Life, Machine, Ping};
 use crate::keepalive::verdict::FRESH;
 use crate::keepalive::{
-    CallDeadline, Counters, Event, Evidence, Facts, Peer, State, Support, Verdict, WriteFacts,
-    judge,
+    CallDeadline, Event, Evidence, Facts, Peer, State, Support, Verdict, View, WriteFacts, judge,
 };
 
 /// Outputs.
@@ -131,56 +130,32 @@ impl Machine {
         }
     }
 
-    /// What speaks for and against the peer at `now`.
+    /// All that is known of the peer.
     #[must_use]
-    pub fn evidence(&self, now: Duration) -> Evidence {
-        let age = |since: Duration| now.saturating_sub(since);
-        Evidence {
-            silent_for: age(self.last_evidence()),
+    pub fn view(&self) -> View {
+        View {
+            state: self.state(),
+            support: self.support,
+            peer: self.peer(),
+            last_evidence: self.last_evidence(),
             rtt: self.round_trip.last(),
             smoothed_rtt: self.round_trip.smoothed(),
-            awaiting_pong_for: self.awaiting_pong_since().map(age),
-            write_blocked_for: self.blocked_since.map(age),
+            awaiting_pong_since: match self.ping {
+                Ping::Out { since, .. } => Some(since),
+                Ping::Rest | Ping::Unwritten { .. } => None,
+            },
+            write_blocked_since: self.blocked_since,
             handlers_stalled: self.handlers_stalled,
             local_stall: self.local_stall,
-            support: self.support,
+            overdue: self.life == Life::Overdue,
+            counters: self.counters,
         }
     }
 
-    /// How often things happened.
+    /// What speaks for and against the peer at `now`.
     #[must_use]
-    pub const fn counters(&self) -> Counters {
-        self.counters
-    }
-
-    /// The newest round trip that was measured.
-    #[must_use]
-    pub const fn rtt(&self) -> Option<Duration> {
-        self.round_trip.last()
-    }
-
-    /// The smoothed round trip: each new one counts for an eighth.
-    #[must_use]
-    pub const fn smoothed_rtt(&self) -> Option<Duration> {
-        self.round_trip.smoothed()
-    }
-
-    /// The last sign of life, or the connection's beginning if there was none.
-    #[must_use]
-    pub fn last_evidence(&self) -> Duration {
-        self.heard.unwrap_or(self.connected)
-    }
-
-    /// Convicted with [`OnSilence::Report`](crate::keepalive::OnSilence::Report), and silent since.
-    #[must_use]
-    pub const fn overdue(&self) -> bool {
-        matches!(self.life, Life::Overdue)
-    }
-
-    /// The newest PONG said that the peer's handlers are stalled.
-    #[must_use]
-    pub const fn handlers_stalled(&self) -> bool {
-        self.handlers_stalled
+    pub fn evidence(&self, now: Duration) -> Evidence {
+        self.view().evidence(now)
     }
 
     /// Whether PINGs are sent on our own initiative at this moment: `every` is set, and the
@@ -195,27 +170,6 @@ impl Machine {
     #[must_use]
     pub const fn parked(&self) -> bool {
         self.parked
-    }
-
-    /// The newest pause of this side that was noticed.
-    #[must_use]
-    pub const fn local_stall(&self) -> Option<Duration> {
-        self.local_stall
-    }
-
-    /// Since when a PING has been written and unanswered, with no other sign of life either.
-    #[must_use]
-    pub const fn awaiting_pong_since(&self) -> Option<Duration> {
-        match self.ping {
-            Ping::Out { since, .. } => Some(since),
-            Ping::Rest | Ping::Unwritten { .. } => None,
-        }
-    }
-
-    /// Since when the kernel has taken nothing of what we want to write.
-    #[must_use]
-    pub const fn write_blocked_since(&self) -> Option<Duration> {
-        self.blocked_since
     }
 
     /// The highest number of a PONG received, of those that were written; 0 before the first.

@@ -46,7 +46,7 @@ impl Machine {
         let flags = Flags {
             doubted: self.doubted,
             handlers_stalled: self.handlers_stalled,
-            overdue: self.overdue(),
+            overdue: self.life == Life::Overdue,
             write_blocked: self.blocked_since.is_some(),
             local_stall: self.local_stall,
         };
@@ -239,6 +239,11 @@ impl Machine {
     pub(super) fn set_support(&mut self, support: Support) {
         self.events.support_changed |= support != self.support;
         self.support = support;
+    }
+
+    /// The last sign of life, or the connection's beginning if there was none.
+    pub(super) fn last_evidence(&self) -> Duration {
+        self.heard.unwrap_or(self.connected)
     }
 
     pub(super) const fn is_waited_for(&self) -> bool {

@@ -1,0 +1,54 @@
+//! What is known of a peer, as one value.
+
+use std::time::Duration;
+
+use super::{Counters, Evidence, Peer, State, Support};
+
+/// What a [`Machine`](super::Machine) knows of its peer at one moment. Instants are times since the
+/// connection began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct View {
+    /// What is believed of the peer. Keeps its last value after the connection has ended.
+    pub state: State,
+    /// Whether the peer knows PING.
+    pub support: Support,
+    /// The summary to decide by.
+    pub peer: Peer,
+    /// The last sign of life, or the connection's beginning if there was none.
+    pub last_evidence: Duration,
+    /// The newest round trip that was measured.
+    pub rtt: Option<Duration>,
+    /// The smoothed round trip: each new one counts for an eighth.
+    pub smoothed_rtt: Option<Duration>,
+    /// Since when a PING has been written and unanswered, with no other sign of life either.
+    pub awaiting_pong_since: Option<Duration>,
+    /// Since when the kernel has taken nothing of what we want to write.
+    pub write_blocked_since: Option<Duration>,
+    /// The newest PONG said that the peer's handlers are stalled.
+    pub handlers_stalled: bool,
+    /// The newest pause of this side that was noticed.
+    pub local_stall: Option<Duration>,
+    /// Convicted with [`OnSilence::Report`](super::OnSilence::Report), and silent since.
+    pub overdue: bool,
+    /// How often things happened.
+    pub counters: Counters,
+}
+
+impl View {
+    /// What speaks for and against the peer at `now`.
+    #[must_use]
+    pub fn evidence(&self, now: Duration) -> Evidence {
+        let age = |since: Duration| now.saturating_sub(since);
+        Evidence {
+            silent_for: age(self.last_evidence),
+            rtt: self.rtt,
+            smoothed_rtt: self.smoothed_rtt,
+            awaiting_pong_for: self.awaiting_pong_since.map(age),
+            write_blocked_for: self.write_blocked_since.map(age),
+            handlers_stalled: self.handlers_stalled,
+            local_stall: self.local_stall,
+            support: self.support,
+        }
+    }
+}

@@ -40,16 +40,17 @@ pub enum DriverThread {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dispatch {
-    /// A task of the runtime, apart from the driver: whatever handlers do, they hold up PINGs only if
-    /// they keep all threads. Handlers whose requests have come together share a task until one of
-    /// them waits, and then that one keeps it. One that keeps its thread instead, since it blocks or
-    /// computes, holds up those behind it for about a millisecond: then another task goes on with
-    /// them.
+    /// A task of its own on the runtime that serves. Whatever handlers do, they hold up the driver
+    /// and each other only if they keep all threads of the runtime.
+    ///
+    /// With one exception: what a handler wakes waits on the handler's own thread until the handler
+    /// gives way ([tokio#4941](https://github.com/tokio-rs/tokio/issues/4941)). One that sends a
+    /// message of a stream and then blocks may hold up a driver on the same runtime so;
+    /// [`DriverThread::Dedicated`] has none of it.
     #[default]
     Spawn,
     /// The connection's driver, once, where it has read the request; a task of its own goes on with
-    /// it unless it is ready by then. For handlers that are short and never block: it saves what is
-    /// left of tasks, one for the calls of each turn.
+    /// it unless it is ready by then. For handlers that are short and never block: it saves the task.
     ///
     /// **While a handler is polled there its connection neither reads nor answers PINGs.** One that
     /// blocks or computes for long makes this process look dead to that client. Of one turn of the

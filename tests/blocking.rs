@@ -113,7 +113,6 @@ fn a_handler_that_blocks_does_not_hold_up_those_that_came_with_it() {
     });
 }
 
-// Others are sent to another task then, which may not end up behind the one that blocks.
 #[test]
 fn nor_behind_one_that_took_long() {
     on_threads(async {

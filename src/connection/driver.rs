@@ -237,7 +237,6 @@ impl<S: Side> Driver<S> {
             let mut desk = self.shared.desk();
             desk.notified = false;
             desk.awake = true;
-            desk.gathers = false;
             if !desk
                 .waker
                 .as_ref()
@@ -357,7 +356,6 @@ impl<S: Side> Driver<S> {
         let alone = self.frames <= 1;
         desk.direct = alone && self.writer.is_free() && self.machine.call_start_is_quiet();
         desk.wakes_at = self.armed;
-        desk.gathers = self.side.gathers();
         Next::Sleep
     }
 }

@@ -4,7 +4,6 @@
 //! Handles reach it through the desk, whose lock is short and never held across an await, a
 //! wake-up or a system call.
 
-use std::mem;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -34,7 +33,6 @@ mod writer;
 
 pub(crate) use call::{Command, StreamEnd};
 pub(crate) use calls::ClientSide;
-pub(crate) use give_way::pause;
 pub(crate) use handle::{Exchange, Handle, Outgoing, Payload, Reply, Wait};
 pub(crate) use inbox::{Inbox, MESSAGE_OVERHEAD, Messages, Overflow, Received, Total};
 pub(crate) use open::Guard;
@@ -71,9 +69,6 @@ struct Desk<C> {
     /// wake it, and nobody writes beside it.
     awake: bool,
     shortcut: Option<Arc<dyn Shortcut>>,
-    /// Whether answers wait for one another: handlers share a thread, and whoever runs them calls the
-    /// driver at the end. It comes by itself before long.
-    gathers: bool,
     /// Whether a handle may write by itself: nothing is blocked, and the rules have nothing to
     /// put in front.
     direct: bool,
@@ -111,7 +106,6 @@ impl<C> Shared<C> {
                 notified: false,
                 awake: false,
                 shortcut: transport.shortcut(),
-                gathers: false,
                 direct: false,
                 wakes_at: None,
                 room: Room::default(),
@@ -181,9 +175,7 @@ impl<C> Shared<C> {
             return Err(command);
         }
         desk.commands.push(command);
-        if !desk.gathers {
-            notify(desk);
-        }
+        notify(desk);
         Ok(())
     }
 
@@ -204,16 +196,6 @@ impl<C> Shared<C> {
             self.write(desk, self.clock.now(), false);
         } else {
             desk.outbox.arrive(stream_id, frame);
-            if !desk.gathers {
-                notify(desk);
-            }
-        }
-    }
-
-    /// Calls the driver for the answers that have gathered.
-    pub(crate) fn end_gathering(&self) {
-        let mut desk = self.desk();
-        if mem::replace(&mut desk.gathers, false) && !desk.commands.is_empty() {
             notify(desk);
         }
     }

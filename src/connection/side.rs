@@ -66,11 +66,6 @@ pub(crate) trait Side: Send + 'static {
         None
     }
 
-    /// Whether the driver sleeps for a moment only, in which answers may gather without it.
-    fn gathers(&self) -> bool {
-        false
-    }
-
     /// The shortest time in which a late call now prepares its verdict.
     fn shortest_lead(&self) -> Option<Duration> {
         None

@@ -52,11 +52,9 @@ impl ServerBuilder {
     /// `service` is the full name, as `demo.Echo`, `method` the bare one, as `Say`. Of two handlers
     /// for one method the later one serves it.
     ///
-    /// The handler runs in a task of the runtime, which it may have to itself as soon as it waits,
-    /// unless [`dispatch`](Self::dispatch)
-    /// says otherwise. A status it returns goes to the
-    /// caller, but OK, which is no failure, as INTERNAL; a panic costs its call, which is answered
-    /// INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT
+    /// The handler runs in a task of its own, unless [`dispatch`](Self::dispatch) says otherwise. A
+    /// status it returns goes to the caller, but OK, which is no failure, as INTERNAL; a panic costs
+    /// its call, which is answered INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT
     /// without it, a message too large for a frame RESOURCE_EXHAUSTED.
     pub fn unary<Q, R, Answer>(
         mut self,

@@ -1,15 +1,19 @@
 //! Where a handler is polled first.
 
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 
-use super::workers::Handling;
 use crate::config::Dispatch;
 
-/// Handlers polled by the driver in one of its turns. Workers come to further ones, behind
-/// which the driver reads, writes and answers PINGs again.
+/// A handler on its way to its answer. Dropped, it answers that it was stopped.
+pub(super) type Handling = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Handlers polled by the driver in one of its turns. Further ones have tasks, and the driver reads,
+/// writes and answers PINGs again.
 const IN_A_TURN: usize = 256;
 
 /// Bytes of a request beyond which its handler is not polled by the driver: decoding it takes time.
@@ -26,7 +30,7 @@ pub(super) struct Budget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum First {
     Driver,
-    Worker,
+    Task,
 }
 
 impl Budget {
@@ -42,7 +46,7 @@ impl Budget {
     /// For the handler of a request with so many bytes.
     pub(super) fn first(&mut self, bytes: usize) -> First {
         if self.dispatch == Dispatch::Spawn || self.left == 0 || bytes > SHORT {
-            return First::Worker;
+            return First::Task;
         }
         self.left -= 1;
         First::Driver

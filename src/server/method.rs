@@ -12,10 +12,10 @@ use bytes::Bytes;
 use protobuf::Message;
 
 use super::context::Context;
+use super::dispatch::Handling;
 use super::guard::{self, Guard};
 use super::options::Policy;
 use super::responder::Responder;
-use super::workers::Handling;
 use super::{ServerState, streaming};
 use crate::buffers;
 use crate::codec::decode_message;

@@ -29,7 +29,6 @@ mod service;
 mod slots;
 mod streaming;
 mod waiting;
-mod workers;
 
 pub use builder::ServerBuilder;
 pub use context::Context;

@@ -20,7 +20,6 @@ use super::responder::{Held, Responder};
 use super::slots::Slot;
 use super::streaming::answered;
 use super::waiting::{Incoming, Waiting};
-use super::workers::Workers;
 use crate::config::{ServerLimits, ServerSettings};
 use crate::connection::{Inbox, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
@@ -58,7 +57,6 @@ pub(super) struct ServerSide {
     /// What has come for them and was not taken.
     uploaded: Arc<Total>,
     inline: Budget,
-    workers: Workers,
     running: usize,
     /// Requests that wait for a handler to end.
     waiting: Waiting,
@@ -81,7 +79,6 @@ impl ServerSide {
             methods,
             limits: settings.limits,
             inline: Budget::new(settings.dispatch),
-            workers: Workers::new(canary.handlers().clone()),
             requests: Requests::default(),
             uploads: Uploads::default(),
             uploaded: Total::new(settings.limits.upload_bytes),
@@ -249,7 +246,7 @@ impl ServerSide {
                 let handling = method.handle(context, payload, responder);
                 match first {
                     First::Driver => poll_first(handling, handlers),
-                    First::Worker => self.workers.push(handling, turn.shared),
+                    First::Task => drop(handlers.spawn(handling)),
                 }
             }
             Method::ServerStream(start) => {
@@ -406,7 +403,6 @@ impl Side for ServerSide {
     /// the canary is sent before it comes.
     fn handle_run(&mut self, _previous_run: Duration, now: Duration) {
         self.inline.renew();
-        self.workers.handle_run(now);
         if self.canary_due.is_some_and(|due| due <= now) {
             self.canary_due = None;
             if !self.is_idle() {
@@ -415,13 +411,8 @@ impl Side for ServerSide {
         }
     }
 
-    fn next_run(&mut self, now: Duration) -> Option<Duration> {
-        let workers = self.workers.next_run(now);
-        self.canary_due.into_iter().chain(workers).min()
-    }
-
-    fn gathers(&self) -> bool {
-        self.workers.are_watched()
+    fn next_run(&mut self, _now: Duration) -> Option<Duration> {
+        self.canary_due
     }
 
     fn owed_limit(&self) -> usize {

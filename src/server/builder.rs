@@ -14,7 +14,7 @@ use super::counters::Counting;
 use super::method::{self, Method, Methods, Served};
 use super::options::{MethodOptions, Policy};
 use super::service::Service;
-use super::slots::Slots;
+use super::slots::SharedSlots;
 use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
 use super::{Phase, Server, ServerState, Serving};
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
@@ -357,7 +357,7 @@ impl ServerBuilder {
         let state = Arc::new(ServerState {
             draining: watch::Sender::new(false),
             counters: Counting::default(),
-            slots: settings.total_handlers.map(Slots::new),
+            slots: settings.total_handlers.map(SharedSlots::new),
         });
         let mut own = HashMap::<_, MethodOptions>::new();
         for (service, name, options) in options {

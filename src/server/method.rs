@@ -6,11 +6,11 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use protobuf::Message;
 
+use super::admission::{CallLimit, CallPermit};
 use super::context::Context;
 use super::dispatch::Handling;
 use super::guard::{self, Guard};
@@ -71,14 +71,7 @@ pub(super) struct Served {
     /// `None` where nothing is set: most methods need none, and their calls are not to pay for it.
     pub(super) policy: Option<Policy>,
     pub(super) state: Arc<ServerState>,
-    /// Calls that run or wait, if they are counted.
-    calls: AtomicUsize,
-}
-
-/// One of the calls that a method may have at one time.
-#[derive(Debug)]
-pub(super) struct Place {
-    served: Arc<Served>,
+    call_limit: Option<Arc<CallLimit>>,
 }
 
 impl Served {
@@ -88,37 +81,31 @@ impl Served {
         policy: Option<Policy>,
         state: Arc<ServerState>,
     ) -> Self {
+        let call_limit = policy.as_ref().and_then(|policy| policy.call_limit);
         Self {
             service,
             name,
             method,
             policy,
             state,
-            calls: AtomicUsize::new(0),
+            call_limit: call_limit.map(CallLimit::new),
         }
     }
 
     /// Lets one more call in.
-    pub(super) fn admit(self: &Arc<Self>) -> Result<Option<Place>, Status> {
-        let limit = self.policy.as_ref().and_then(|policy| policy.call_limit);
-        let Some(limit) = limit else {
+    pub(super) fn admit(&self) -> Result<Option<CallPermit>, Status> {
+        let Some(calls) = &self.call_limit else {
             return Ok(None);
         };
-        let served = Arc::clone(self);
-        // The place is there first, and takes the call back if there are too many.
-        let place = Place { served };
-        if self.calls.fetch_add(1, Ordering::Relaxed) < limit {
-            return Ok(Some(place));
-        }
-        drop(place);
-        let message = format!("{limit} calls of method {:?} run or wait", self.name);
-        Err(Status::new(Code::RESOURCE_EXHAUSTED, message))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.served.calls.fetch_sub(1, Ordering::Relaxed);
+        let permit = calls.permit().ok_or_else(|| {
+            let message = format!(
+                "{} calls of method {:?} run or wait",
+                calls.limit(),
+                self.name
+            );
+            Status::new(Code::RESOURCE_EXHAUSTED, message)
+        })?;
+        Ok(Some(permit))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::connection::Connection;
 use crate::error::ConnectionError;
 use crate::transport::{Accept, IntoTransport};
 
+mod admission;
 mod builder;
 mod canary;
 mod context;
@@ -28,7 +29,6 @@ mod responder;
 mod service;
 mod slots;
 mod streaming;
-mod waiting;
 
 pub use builder::ServerBuilder;
 pub use context::Context;
@@ -41,7 +41,7 @@ use canary::Canary;
 use counters::Counting;
 use method::Methods;
 use requests::{Command, ServerSide};
-use slots::Slots;
+use slots::SharedSlots;
 
 /// Waits between two failed accepts, growing: the usual cause is that descriptors are used up,
 /// which passes, and a loop that does not wait makes it worse.
@@ -87,7 +87,7 @@ struct ServerState {
     draining: watch::Sender<bool>,
     counters: Counting,
     /// `None` without a limit for the whole server.
-    slots: Option<Arc<Slots>>,
+    slots: Option<Arc<SharedSlots>>,
 }
 
 impl Server {

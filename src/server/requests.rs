@@ -11,17 +11,17 @@ use tracing::debug;
 mod uploading;
 
 use super::ServerState;
+use super::admission::{Admission, CallPermit, Candidate, Offer};
 use super::canary::{Canary, STALLED};
 use super::context::Context;
 use super::dispatch::{Budget, First, poll_first};
 use super::guard::expired;
-use super::method::{Method, Methods};
+use super::method::{Method, Methods, Served};
 use super::responder::{Held, Responder};
-use super::slots::Slot;
+use super::slots::{SharedSlots, Slot};
 use super::streaming::answered;
-use super::waiting::{Incoming, Waiting};
 use crate::config::{ServerLimits, ServerSettings};
-use crate::connection::{Inbox, Received, Shared, Side, Total, Turn};
+use crate::connection::{Inbox, Messages, Received, Shared, Side, Total, Turn};
 use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::liveness::Traffic;
@@ -43,9 +43,22 @@ pub(crate) enum Command {
     /// The handler of such a call has ended.
     HandlerEnded,
     /// The server lets one more handler of this connection run.
-    Granted(Slot),
+    Granted,
     /// The server shuts down: no more requests for streams.
     EndRequests,
+}
+
+/// A request that was taken.
+#[derive(Debug)]
+struct Incoming {
+    served: Arc<Served>,
+    permit: Option<CallPermit>,
+    stream_id: u32,
+    payload: Part,
+    metadata: Vec<(String, String)>,
+    /// Of a method that takes many requests: what has come of them.
+    messages: Option<Messages<Status>>,
+    deadline: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -57,11 +70,7 @@ pub(super) struct ServerSide {
     /// What has come for them and was not taken.
     uploaded: Arc<Total>,
     inline: Budget,
-    running: usize,
-    /// Requests that wait for a handler to end.
-    waiting: Waiting,
-    /// Whom the server gives the next slot to, while this connection is in the queue for one.
-    in_queue: Option<Arc<Shared<Command>>>,
+    admission: Admission<Incoming>,
     state: Arc<ServerState>,
     canary: Canary,
     /// When it is sent because of requests that are still unanswered then.
@@ -82,9 +91,7 @@ impl ServerSide {
             requests: Requests::default(),
             uploads: Uploads::default(),
             uploaded: Total::new(settings.limits.upload_bytes),
-            running: 0,
-            waiting: Waiting::new(&settings.limits),
-            in_queue: None,
+            admission: Admission::new(settings.limits),
             state,
             canary,
             canary_due: None,
@@ -130,15 +137,7 @@ impl ServerSide {
         // A pair of metadata may have two bytes in the frame.
         let pairs = request.metadata.len() * size_of::<(String, String)>();
         let size = frame.payload.len() + pairs;
-        let start = if self.waiting.is_empty() {
-            self.may_start(turn)
-        } else {
-            None
-        };
-        if start.is_none() {
-            self.make_room(size, turn)?;
-        }
-        let place = served.admit().inspect_err(|_| self.count_refused())?;
+        let permit = served.admit().inspect_err(|_| self.count_refused())?;
         let RequestFields {
             payload, metadata, ..
         } = request;
@@ -150,24 +149,41 @@ impl ServerSide {
         } else {
             None
         };
-        if !matches!(served.method, Method::Unary(_)) {
+        for expired in self.admission.make_room(size, turn.now) {
+            self.expire(expired, turn);
+        }
+        let is_unary = served.method.is_unary();
+        let candidate = Candidate {
+            request: Incoming {
+                served,
+                permit,
+                stream_id,
+                payload,
+                metadata,
+                messages,
+                deadline,
+            },
+            size,
+            deadline,
+        };
+        let slots = self.state.slots.as_ref();
+        let slot = || take_slot(slots, turn.shared);
+        let start = match self.admission.offer(stream_id, candidate, slot) {
+            Offer::Start(incoming, slot) => Some((incoming, slot)),
+            Offer::Wait => None,
+            Offer::Refuse(_, full) => {
+                self.uploads.close(stream_id);
+                self.count_refused();
+                return Err(Status::new(Code::RESOURCE_EXHAUSTED, full.to_string()));
+            }
+        };
+        if !is_unary {
             turn.open_half(stream_id);
         }
         turn.shared.claim();
         turn.machine.handle_call_started(turn.now);
-        let incoming = Incoming {
-            served,
-            place,
-            stream_id,
-            payload,
-            metadata,
-            messages,
-            deadline,
-            size,
-        };
-        match start {
-            Some(slot) => self.start(incoming, slot, turn),
-            None => self.waiting.push(incoming),
+        if let Some((incoming, slot)) = start {
+            self.start(incoming, slot, turn);
         }
         // Nobody would see the flag on a connection on which no PING has come.
         if turn.machine.support() == Support::Yes {
@@ -177,63 +193,23 @@ impl ServerSide {
         Ok(())
     }
 
-    /// The right to run one more handler, if there is one now: with the slot for it where the
-    /// server has slots.
-    fn may_start(&mut self, turn: &Turn<'_, Command>) -> Option<Option<Slot>> {
-        if self.running >= self.limits.handlers || self.in_queue.is_some() {
-            return None;
-        }
-        let Some(slots) = &self.state.slots else {
-            return Some(None);
-        };
-        let slot = slots.take_or_enter(turn.shared);
-        if slot.is_none() {
-            self.in_queue = Some(Arc::clone(turn.shared));
-        }
-        slot.map(Some)
-    }
-
-    /// Makes room for a request that waits, or refuses it.
-    fn make_room(&mut self, size: usize, turn: &mut Turn<'_, Command>) -> Result<(), Status> {
-        if !self.waiting.has_room(size) {
-            for incoming in self.waiting.expire(turn.now) {
-                self.expire(incoming, turn);
-            }
-        }
-        if self.waiting.has_room(size) {
-            return Ok(());
-        }
-        self.count_refused();
-        Err(Status::new(
-            Code::RESOURCE_EXHAUSTED,
-            format!(
-                "{} calls are running on this connection and {} are waiting, of {} bytes",
-                self.running,
-                self.waiting.len(),
-                self.waiting.bytes(),
-            ),
-        ))
-    }
-
     fn count_refused(&self) {
         self.state.counters.refused.fetch_add(1, Relaxed);
     }
 
     fn start(&mut self, incoming: Incoming, slot: Option<Slot>, turn: &Turn<'_, Command>) {
-        self.running += 1;
         let Incoming {
             served,
-            place,
+            permit,
             stream_id,
             payload,
             metadata,
             messages,
             deadline,
-            size: _,
         } = incoming;
         let held = Held {
             _slot: slot,
-            _place: place,
+            _permit: permit,
         };
         let shared = Arc::clone(turn.shared);
         let context = Context::new(Arc::clone(&shared), Arc::clone(&served), metadata, deadline);
@@ -292,15 +268,16 @@ impl ServerSide {
         if turn.parked {
             return;
         }
-        while !self.waiting.is_empty() {
-            let start = match granted.take() {
-                Some(slot) if self.running < self.limits.handlers => Some(Some(slot)),
-                _ => self.may_start(turn),
+        loop {
+            let slots = self.state.slots.as_ref();
+            let slot = || match granted.take() {
+                Some(slot) => Ok(Some(slot)),
+                None => take_slot(slots, turn.shared),
             };
-            let Some(slot) = start else { return };
-            if let Some(incoming) = self.waiting.pop() {
-                self.start(incoming, slot, turn);
-            }
+            let Some((incoming, slot)) = self.admission.next(slot) else {
+                return;
+            };
+            self.start(incoming, slot, turn);
         }
     }
 }
@@ -313,7 +290,7 @@ impl Side for ServerSide {
     fn handle_command(&mut self, command: Command, turn: &mut Turn<'_, Command>) {
         match command {
             Command::Answered => {
-                self.running -= 1;
+                self.admission.handle_end();
                 turn.machine.handle_call_ended(turn.now);
                 self.start_waiting(None, turn);
             }
@@ -326,12 +303,13 @@ impl Side for ServerSide {
             }
             Command::AnsweredEarly => turn.machine.handle_call_ended(turn.now),
             Command::HandlerEnded => {
-                self.running -= 1;
+                self.admission.handle_end();
                 self.start_waiting(None, turn);
             }
-            Command::Granted(slot) => {
-                self.in_queue = None;
-                self.start_waiting(Some(slot), turn);
+            Command::Granted => {
+                let granted = self.state.slots.as_ref().map(SharedSlots::granted);
+                self.admission.handle_grant();
+                self.start_waiting(granted, turn);
             }
             Command::EndRequests => {
                 for inbox in self.uploads.drain() {
@@ -420,7 +398,7 @@ impl Side for ServerSide {
     }
 
     fn count(&mut self, traffic: &mut Traffic) {
-        traffic.calls_in_flight = self.running + self.waiting.len();
+        traffic.calls_in_flight = self.admission.len();
     }
 
     fn handle_resumed(&mut self, turn: &mut Turn<'_, Command>) {
@@ -428,18 +406,27 @@ impl Side for ServerSide {
     }
 
     fn is_idle(&self) -> bool {
-        self.running == 0 && self.waiting.is_empty()
+        self.admission.len() == 0
     }
 
     fn end(&mut self, end: &ConnectionError) {
         // Handlers that run see it by their context; those that wait never begin.
-        self.waiting.clear();
-        if let (Some(slots), Some(connection)) = (&self.state.slots, self.in_queue.take()) {
-            slots.leave(&connection);
+        let (_, ticket) = self.admission.drain();
+        if let (Some(slots), Some(ticket)) = (&self.state.slots, ticket) {
+            slots.leave(ticket);
         }
         for inbox in self.uploads.drain() {
             let message = format!("the connection has ended: {end}");
             inbox.fail(Status::new(Code::UNAVAILABLE, message));
         }
     }
+}
+
+/// A slot of the server, where it has slots.
+fn take_slot(
+    slots: Option<&Arc<SharedSlots>>,
+    connection: &Arc<Shared<Command>>,
+) -> Result<Option<Slot>, u64> {
+    let slot = slots.map(|slots| slots.take_or_enter(connection));
+    slot.transpose()
 }

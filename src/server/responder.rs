@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{debug, error};
 
-use super::method::Place;
+use super::admission::CallPermit;
 use super::requests::Command;
 use super::slots::Slot;
 use crate::connection::{Outlet, Shared, half_close};
@@ -28,7 +28,7 @@ pub(super) struct Responder {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) _slot: Option<Slot>,
-    pub(super) _place: Option<Place>,
+    pub(super) _permit: Option<CallPermit>,
 }
 
 /// What is owed on a stream.

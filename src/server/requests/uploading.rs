@@ -45,9 +45,9 @@ impl ServerSide {
         turn: &mut Turn<'_, Command>,
     ) {
         let (stream_id, flags) = (header.stream_id, header.flags);
-        let waiting = &mut self.waiting;
+        let admission = &mut self.admission;
         let push = |inbox: &Inbox<Status>| {
-            waiting.handle_message(stream_id, message.len())?;
+            admission.handle_message(stream_id, message.len())?;
             inbox.push(message)
         };
         let pushed = match self.uploads.handle_data(stream_id, flags) {
@@ -91,7 +91,7 @@ impl ServerSide {
         debug!(stream_id, %status, "a stream fails");
         turn.end_stream(stream_id, encode_status(stream_id, &status));
         inbox.fail(status);
-        if self.waiting.remove(stream_id).is_some() {
+        if self.admission.remove(stream_id).is_some() {
             turn.shared.release();
             turn.machine.handle_call_ended(turn.now);
         }

@@ -4,7 +4,6 @@
 //! under a lock, and a panic in it costs its call only.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tracing::error;
 
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::panics::catch;
 use crate::status::{Code, Status};
 
 /// A call that is about to be sent, or to be handled, as a hook sees it.
@@ -181,8 +181,7 @@ impl Hook {
         clock: Clock,
     ) -> Result<Option<Box<Hooked>>, Status> {
         let started = clock.now();
-        let begun = catch_unwind(AssertUnwindSafe(|| (self.0)(&mut start)));
-        let Ok(begun) = begun else {
+        let Some(begun) = catch(|| (self.0)(&mut start)) else {
             return Err(Status::new(Code::INTERNAL, "the hook panicked"));
         };
         let at_end = begun?.0;
@@ -221,7 +220,7 @@ impl Hooked {
         let took = self.clock.now().saturating_sub(self.started);
         let end = CallEnd { outcome, took };
         // It may run while its task unwinds, where a second panic would end the process.
-        if catch_unwind(AssertUnwindSafe(|| at_end(&end))).is_err() {
+        if catch(|| at_end(&end)).is_none() {
             error!("the hook panicked at the end of a call");
         }
     }

@@ -473,6 +473,7 @@ mod error;
 mod hook;
 pub mod keepalive;
 mod liveness;
+mod panics;
 #[cfg(doc)]
 #[doc = include_str!("../RFC.md")]
 pub mod rfc {}

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 /// The rooms from the bottom to the top. A room uses those in front of it, and itself.
 const STOREYS: &[&str] = &[
     "buffers",
+    "panics",
     "status",
     "wire",
     "keepalive",

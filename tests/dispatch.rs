@@ -8,6 +8,7 @@
 mod support;
 
 use std::collections::HashSet;
+use std::panic::panic_any;
 
 use protobuf::Message;
 use protobuf::well_known_types::wrappers::StringValue;
@@ -15,7 +16,7 @@ use support::*;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::wire::{Flags, MessageType, Raw, RequestHead, encode_request, ping};
-use ttrpc_keepalive::{Code, ConfigError, Context, Dispatch, DriverThread, Server};
+use ttrpc_keepalive::{Code, ConfigError, Context, Dispatch, DriverThread, Responses, Server};
 
 tokio::task_local! {
     /// Set in the task that drives the server's side, and nowhere else.
@@ -85,6 +86,50 @@ async fn a_panic_of_a_handler_polled_by_the_driver_costs_its_call_and_nothing_el
     }
     peer.call(7, "Where", "").await;
     assert_eq!(answer(&mut peer).await.as_deref(), Ok("driver"));
+}
+
+// N18: rust-lang/rust#86027, what catches the first panic has let go of the payload by then.
+#[tokio::test(start_paused = true)]
+async fn a_panic_whose_payload_panics_when_it_is_dropped_costs_its_call_and_nothing_else() {
+    for dispatch in [Dispatch::Inline, Dispatch::Spawn] {
+        let bomb = |now: bool| async move {
+            if !now {
+                sleep(ms(10)).await;
+            }
+            if true {
+                panic_any(Bomb);
+            }
+            Ok(text(""))
+        };
+        let server = echo()
+            .dispatch(dispatch)
+            .unary("demo.Echo", "Bomb", move |_: Context, _: StringValue| {
+                bomb(true)
+            })
+            .unary(
+                "demo.Echo",
+                "LateBomb",
+                move |_: Context, _: StringValue| bomb(false),
+            )
+            .server_stream(
+                "demo.Echo",
+                "StreamBomb",
+                move |_: Context, _: StringValue, _: Responses<StringValue>| async move {
+                    bomb(true).await.map(|_| ())
+                },
+            );
+        let mut peer = served(server.build().unwrap());
+        for (id, method) in [(1, "Bomb"), (3, "LateBomb"), (5, "StreamBomb")] {
+            peer.call(id, method, "").await;
+            assert_eq!(
+                code(&mut peer, id).await,
+                Code::INTERNAL,
+                "{dispatch:?}, {method}"
+            );
+        }
+        peer.call(7, "Say", "").await;
+        assert_eq!(code(&mut peer, 7).await, Code::OK, "{dispatch:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,18 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protobuf::Message;
-use tokio::sync::watch;
-use tracing::debug;
 
 use super::context::Context;
-use super::counters::Counting;
-use super::method::{self, Method, Methods, Served};
+use super::handler::Handler;
+use super::method::{Kind, Method};
+use super::methods::Methods;
 use super::options::{MethodOptions, Policy};
-use super::service::Service;
-use super::slots::SharedSlots;
-use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
-use super::{Phase, Server, ServerState, Serving};
-use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
+use super::service::{Parts, Service};
+use super::state::ServerState;
+use super::streaming::{Requests, Responses};
 use crate::config::{Dispatch, DriverThread, ServerSettings, check_limits};
 use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
@@ -28,23 +25,16 @@ use crate::status::Status;
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
-    methods: Registered,
+    methods: HashMap<Name, Handler>,
     /// What is set for methods, in the order in which it was.
-    options: Vec<(String, String, MethodOptions)>,
+    options: Vec<(Name, MethodOptions)>,
     every_method: MethodOptions,
     hook: Option<Hook>,
     settings: ServerSettings,
 }
 
-/// Methods by service and name.
-#[derive(Debug, Default)]
-pub(super) struct Registered(HashMap<(String, String), Method>);
-
-impl Registered {
-    pub(super) fn add(&mut self, service: &str, name: &str, method: Method) {
-        self.0.insert((service.to_owned(), name.to_owned()), method);
-    }
-}
+/// A service and a method of it.
+type Name = (String, String);
 
 impl ServerBuilder {
     /// Serves a unary method with messages of rust-protobuf.
@@ -57,7 +47,7 @@ impl ServerBuilder {
     /// its call, which is answered INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT
     /// without it, a message too large for a frame RESOURCE_EXHAUSTED.
     pub fn unary<Q, R, Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
@@ -67,15 +57,14 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        let run = method::unary(handler);
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, request| handler(context, request);
+        self.service(stateless(service).unary(method, handler))
     }
 
     /// Serves a unary method with bytes, for messages that are encoded elsewhere. Otherwise as
     /// [`unary`](Self::unary).
     pub fn unary_bytes<Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
@@ -83,9 +72,8 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
-        let run = method::unary_bytes(handler);
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, request| handler(context, request);
+        self.service(stateless(service).unary_bytes(method, handler))
     }
 
     /// Serves a method with one request and many responses. The handler sends these by
@@ -93,7 +81,7 @@ impl ServerBuilder {
     ///
     /// The handler always runs in a task of its own, and a panic costs its call.
     pub fn server_stream<Q, R, Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
@@ -103,15 +91,14 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let run = streaming::server_stream(handler, (decode_message, encode_message));
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, request, responses| handler(context, request, responses);
+        self.service(stateless(service).server_stream(method, handler))
     }
 
     /// Serves a method with many requests and one response, which the handler may give before the
     /// requests have ended; what comes after it is dropped.
     pub fn client_stream<Q, R, Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
@@ -121,15 +108,14 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        let run = streaming::client_stream(handler, decode_message, reply_message);
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, requests| handler(context, requests);
+        self.service(stateless(service).client_stream(method, handler))
     }
 
     /// Serves a method with many requests and many responses. The stream ends with the handler,
     /// with its status if it returns one.
     pub fn bidi_stream<Q, R, Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
@@ -139,14 +125,13 @@ impl ServerBuilder {
         R: Message,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let run = streaming::bidi_stream(handler, (decode_message, encode_message));
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, requests, responses| handler(context, requests, responses);
+        self.service(stateless(service).bidi_stream(method, handler))
     }
 
     /// [`server_stream`](Self::server_stream) with bytes, for messages that are encoded elsewhere.
     pub fn server_stream_bytes<Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Bytes, Responses<[u8]>) -> Answer + Send + Sync + 'static,
@@ -154,14 +139,13 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let run = streaming::server_stream(handler, (decode_bytes, encode_bytes));
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, request, responses| handler(context, request, responses);
+        self.service(stateless(service).server_stream_bytes(method, handler))
     }
 
     /// [`client_stream`](Self::client_stream) with bytes, for messages that are encoded elsewhere.
     pub fn client_stream_bytes<Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Requests<Bytes>) -> Answer + Send + Sync + 'static,
@@ -169,14 +153,13 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
     {
-        let run = streaming::client_stream(handler, decode_bytes, reply_bytes);
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, requests| handler(context, requests);
+        self.service(stateless(service).client_stream_bytes(method, handler))
     }
 
     /// [`bidi_stream`](Self::bidi_stream) with bytes, for messages that are encoded elsewhere.
     pub fn bidi_stream_bytes<Answer>(
-        mut self,
+        self,
         service: &str,
         method: &str,
         handler: impl Fn(Context, Requests<Bytes>, Responses<[u8]>) -> Answer + Send + Sync + 'static,
@@ -184,23 +167,30 @@ impl ServerBuilder {
     where
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let run = streaming::bidi_stream(handler, (decode_bytes, encode_bytes));
-        self.methods.add(service, method, run);
-        self
+        let handler = move |_, context, requests, responses| handler(context, requests, responses);
+        self.service(stateless(service).bidi_stream_bytes(method, handler))
     }
 
     /// Serves the methods of a [`Service`], which share its state.
     pub fn service<S>(mut self, service: Service<S>) -> Self {
-        let (methods, options) = service.into_parts();
-        self.methods.0.extend(methods.0);
-        self.options.extend(options);
+        let Parts {
+            name: service,
+            methods,
+            options,
+        } = service.into_parts();
+        for (method, handler) in methods {
+            self.methods.insert((service.clone(), method), handler);
+        }
+        for (method, options) in options {
+            self.options.push(((service.clone(), method), options));
+        }
         self
     }
 
     /// Sets options of one method, wherever it is added. What is set twice counts as it was last.
     pub fn method(mut self, service: &str, method: &str, options: MethodOptions) -> Self {
-        let (service, method) = (service.to_owned(), method.to_owned());
-        self.options.push((service, method, options));
+        let name = (service.to_owned(), method.to_owned());
+        self.options.push((name, options));
         self
     }
 
@@ -325,15 +315,10 @@ impl ServerBuilder {
         self
     }
 
-    /// Makes the server.
-    ///
-    /// # Errors
-    ///
-    /// If a setting is out of its range, two exclude each other, or options are set for a method
-    /// that is not there or cannot have them; the error names it.
-    pub fn build(self) -> Result<Server, ConfigError> {
+    /// The methods with what is set for them, once all settings are found to be in their ranges.
+    pub(super) fn into_methods(self) -> Result<(Methods, Arc<ServerState>), ConfigError> {
         let Self {
-            methods: Registered(mut registered),
+            methods: mut handlers,
             options,
             every_method,
             hook,
@@ -354,49 +339,48 @@ impl ServerBuilder {
         if dedicated && settings.dispatch == Dispatch::Inline {
             return Err(ConfigError::InlineOnDedicated);
         }
-        let state = Arc::new(ServerState {
-            draining: watch::Sender::new(false),
-            counters: Counting::default(),
-            slots: settings.total_handlers.map(SharedSlots::new),
-        });
         let mut own = HashMap::<_, MethodOptions>::new();
-        for (service, name, options) in options {
-            let slot = own.entry((service, name)).or_default();
+        for (name, options) in options {
+            let slot = own.entry(name).or_default();
             *slot = options.or(slot);
         }
+        let state = ServerState::new(settings);
         let mut methods = Methods::default();
-        let mut add = |name: (String, String), method, options: MethodOptions| {
+        let mut add = |name, handler: Handler, options: MethodOptions| {
             options.check()?;
             let policy = Policy::new(options, hook.clone());
-            methods.add(Served::new(name, method, policy, Arc::clone(&state)));
+            let method = Method::new(name, handler.kind(), policy, Arc::clone(&state));
+            methods.add(method, handler);
             Ok::<_, ConfigError>(())
+        };
+        let for_streams = every_method.clone().without_soft_deadline();
+        let every_method = |kind| match kind {
+            Kind::Unary => &every_method,
+            Kind::ServerStream | Kind::Upload => &for_streams,
         };
         for (name, options) in own {
             let unusable = |problem| ConfigError::Method {
                 method: format!("{}/{}", name.0, name.1),
                 problem,
             };
-            let Some(method) = registered.remove(&name) else {
+            let Some(handler) = handlers.remove(&name) else {
                 return Err(unusable("it is not served"));
             };
-            if options.has_soft_deadline() && !method.is_unary() {
+            let kind = handler.kind();
+            if options.has_soft_deadline() && kind != Kind::Unary {
                 return Err(unusable("a soft deadline is for unary methods"));
             }
-            let options = options.or(&every_method.of(&method));
-            add(name, method, options)?;
+            add(name, handler, options.or(every_method(kind)))?;
         }
-        for (name, method) in registered {
-            let options = every_method.of(&method);
-            add(name, method, options)?;
+        for (name, handler) in handlers {
+            let options = every_method(handler.kind()).clone();
+            add(name, handler, options)?;
         }
-        debug!(?settings, ?methods, "a server is built");
-        Ok(Server {
-            shared: Arc::new(Serving {
-                methods: Arc::new(methods),
-                settings,
-                phase: watch::Sender::new(Phase::Serving),
-                state,
-            }),
-        })
+        Ok((methods, state))
     }
+}
+
+/// A service whose handlers are given nothing.
+fn stateless(service: &str) -> Service<()> {
+    Service::new(service, Arc::new(()))
 }

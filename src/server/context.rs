@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::method::Served;
+use super::method::Method;
 use super::requests::Command;
 use crate::clock::Clock;
 use crate::connection::Shared;
@@ -29,7 +29,7 @@ use crate::transport::PeerCredentials;
 #[derive(Clone)]
 pub struct Context {
     shared: Arc<Shared<Command>>,
-    served: Arc<Served>,
+    method: Arc<Method>,
     metadata: Vec<(String, String)>,
     deadline: Option<Duration>,
 }
@@ -37,13 +37,13 @@ pub struct Context {
 impl Context {
     pub(super) fn new(
         shared: Arc<Shared<Command>>,
-        served: Arc<Served>,
+        method: Arc<Method>,
         metadata: Vec<(String, String)>,
         deadline: Option<Duration>,
     ) -> Self {
         Self {
             shared,
-            served,
+            method,
             metadata,
             deadline,
         }
@@ -51,12 +51,12 @@ impl Context {
 
     /// The full name of the service that was called, as `demo.Echo`.
     pub fn service(&self) -> &str {
-        &self.served.service
+        &self.method.service
     }
 
     /// The bare name of the method that was called, as `Say`.
     pub fn method(&self) -> &str {
-        &self.served.name
+        &self.method.name
     }
 
     /// All metadata, in the order in which it came; keys may repeat.
@@ -126,18 +126,18 @@ impl Context {
     ///
     /// Dropping the future changes nothing.
     pub async fn draining(&self) {
-        let mut draining = self.served.state.draining.subscribe();
+        let mut draining = self.method.state.draining.subscribe();
         // The sender lives as long as `self`.
         let _ = draining.wait_for(|draining| *draining).await;
     }
 
     /// Whether the server has begun to shut down.
     pub fn is_draining(&self) -> bool {
-        *self.served.state.draining.borrow()
+        *self.method.state.draining.borrow()
     }
 
-    pub(super) fn served(&self) -> &Arc<Served> {
-        &self.served
+    pub(super) fn called(&self) -> &Arc<Method> {
+        &self.method
     }
 
     pub(super) fn clock(&self) -> Clock {
@@ -161,8 +161,8 @@ impl Context {
     ) -> Result<Option<Box<Hooked>>, Status> {
         let clock = self.clock();
         let start = CallStart {
-            service: &self.served.service,
-            method: &self.served.name,
+            service: &self.method.service,
+            method: &self.method.name,
             metadata: &mut self.metadata,
             remaining,
         };

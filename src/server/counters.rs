@@ -24,7 +24,7 @@ pub struct ServerCounters {
 
 /// The same, while it is being counted.
 #[derive(Debug, Default)]
-pub(super) struct Counting {
+pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     pub(super) expired: AtomicU64,
     pub(super) soft_answers: AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Counting {
     pub(super) handlers_cut: AtomicU64,
 }
 
-impl Counting {
+impl Counts {
     pub(super) fn now(&self) -> ServerCounters {
         ServerCounters {
             refused: self.refused.load(Relaxed),

@@ -1,16 +1,12 @@
 //! Where a handler is polled first.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 
 use crate::config::Dispatch;
-
-/// A handler on its way to its answer. Dropped, it answers that it was stopped.
-pub(super) type Handling = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::panics::catch;
 
 /// Handlers polled by the driver in one of its turns. Further ones have tasks, and the driver reads,
 /// writes and answers PINGs again.
@@ -19,7 +15,7 @@ const IN_A_TURN: usize = 256;
 /// Bytes of a request beyond which its handler is not polled by the driver: decoding it takes time.
 const SHORT: usize = 16 << 10;
 
-/// What is left for the driver's present turn.
+/// Handlers that the driver may still poll in its present turn.
 #[derive(Debug)]
 pub(super) struct Budget {
     dispatch: Dispatch,
@@ -53,13 +49,22 @@ impl Budget {
     }
 }
 
-/// Polls a handler within the driver's turn. A task of its own goes on with it unless it is ready.
-pub(super) fn poll_first(mut handling: Handling, handlers: &Handle) {
-    // Whoever wakes it meanwhile need not be heard: its task polls it once more in any case.
-    let mut cx = Context::from_waker(Waker::noop());
-    // A panic costs its call, which was answered as the responder was dropped.
-    let polled = catch_unwind(AssertUnwindSafe(|| handling.as_mut().poll(&mut cx)));
-    if let Ok(Poll::Pending) = polled {
-        handlers.spawn(handling);
+/// Starts a handler, which belongs to the runtime `handlers` wherever the driver runs.
+pub(super) fn start(
+    handler: impl Future<Output = ()> + Send + 'static,
+    first: First,
+    handlers: &Handle,
+) {
+    match first {
+        First::Task => drop(handlers.spawn(handler)),
+        First::Driver => {
+            let mut handler = Box::pin(handler);
+            // Whoever wakes it meanwhile need not be heard: its task polls it once more in any case.
+            let mut cx = Context::from_waker(Waker::noop());
+            // A panic costs its call, which was answered as the responder was dropped.
+            if let Some(Poll::Pending) = catch(|| handler.as_mut().poll(&mut cx)) {
+                handlers.spawn(handler);
+            }
+        }
     }
 }

@@ -13,48 +13,39 @@ use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
-use super::ServerState;
 use super::context::Context;
+use super::method::Kind;
 use super::options::{OnDeadline, SoftReply};
+use super::refusal::expired;
 use super::responder::Responder;
+use super::state::ServerState;
 use crate::clock::Clock;
 use crate::status::{Code, Status};
 
 /// Asks whether a call is handled at all. Answers it if not.
-pub(super) fn begin(
-    mut context: Context,
-    mut responder: Responder,
-) -> Option<(Context, Responder)> {
+pub(super) fn begin(context: &mut Context, responder: &mut Responder) -> bool {
     let remaining = context.remaining();
     // It may have waited in the queue, or for a thread that another handler kept. RFC KA-34.
     if remaining == Some(Duration::ZERO) {
-        context
-            .served()
-            .state
-            .counters
-            .expired
-            .fetch_add(1, Relaxed);
+        context.called().state.counts.expired.fetch_add(1, Relaxed);
         responder.refuse(&expired());
-        return None;
+        return false;
     }
-    let policy = context.served().policy.as_ref();
+    let policy = context.called().policy.as_ref();
     let Some(hook) = policy.and_then(|policy| policy.hook.clone()) else {
-        return Some((context, responder));
+        return true;
     };
     match context.begin(&hook, remaining) {
-        Ok(hooked) => responder.hook(hooked),
+        Ok(hooked) => {
+            responder.hook(hooked);
+            true
+        }
         Err(status) => {
             debug!(%status, "the hook refuses a call");
             responder.refuse(&status);
-            return None;
+            false
         }
     }
-    Some((context, responder))
-}
-
-pub(super) fn expired() -> Status {
-    let message = "the request had expired before its handler could begin";
-    Status::new(Code::DEADLINE_EXCEEDED, message)
 }
 
 /// Waits for the handler, under its guard if it has one. `None` if the call has been answered.
@@ -98,8 +89,8 @@ impl Guard {
     /// `None` for a call that needs no clock.
     pub(super) fn of(context: &mut Context, payload: &[u8]) -> Option<Box<Self>> {
         // Of its own, since the context is about to be told.
-        let served = Arc::clone(context.served());
-        let policy = served.policy.as_ref()?;
+        let method = Arc::clone(context.called());
+        let policy = method.policy.as_ref()?;
         let clock = context.clock();
         let now = clock.now();
         let callers = context.deadline_at();
@@ -117,7 +108,7 @@ impl Guard {
         });
         let cancelled = callers.filter(|_| policy.on_deadline == OnDeadline::Cancel);
         let cut = cancelled.into_iter().chain(own).min();
-        let drops = policy.on_deadline == OnDeadline::DropAnswer && served.method.is_unary();
+        let drops = policy.on_deadline == OnDeadline::DropAnswer && method.kind == Kind::Unary;
         let late = callers.filter(|_| drops);
         if soft.is_none() && cut.is_none() && late.is_none() {
             return None;
@@ -127,7 +118,7 @@ impl Guard {
             cut,
             late,
             clock,
-            state: Arc::clone(&served.state),
+            state: Arc::clone(&method.state),
         }))
     }
 
@@ -139,7 +130,7 @@ impl Guard {
     where
         H: Future<Output = Result<T, Status>>,
     {
-        let counters = &self.state.counters;
+        let counts = &self.state.counts;
         let mut answered = false;
         loop {
             let soft = self.soft.as_ref().map(|soft| soft.at);
@@ -151,7 +142,7 @@ impl Guard {
                 result = &mut handler => {
                     let late = self.late.is_some_and(|late| late <= self.clock.now());
                     if answered || late {
-                        counters.results_dropped.fetch_add(1, Relaxed);
+                        counts.results_dropped.fetch_add(1, Relaxed);
                         responder.drop_answer();
                         return None;
                     }
@@ -160,13 +151,13 @@ impl Guard {
                 () = wait_until(due) => {}
             }
             if let Some(soft) = self.soft.take_if(|soft| Some(soft.at) == next) {
-                counters.soft_answers.fetch_add(1, Relaxed);
+                counts.soft_answers.fetch_add(1, Relaxed);
                 responder.answer_early(soft.reply.make(soft.request).as_deref());
                 answered = true;
             } else {
-                counters.handlers_cut.fetch_add(1, Relaxed);
+                counts.handlers_cut.fetch_add(1, Relaxed);
                 let message = "the handler was stopped at its deadline";
-                responder.refuse_now(&Status::new(Code::DEADLINE_EXCEEDED, message));
+                responder.refuse(&Status::new(Code::DEADLINE_EXCEEDED, message));
                 return None;
             }
         }

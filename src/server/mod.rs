@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::config::ServerSettings;
 use crate::connection::Connection;
-use crate::error::ConnectionError;
+use crate::error::{ConfigError, ConnectionError};
 use crate::transport::{Accept, IntoTransport};
 
 mod admission;
@@ -22,12 +21,17 @@ mod context;
 mod counters;
 mod dispatch;
 mod guard;
+mod handler;
 mod method;
+mod methods;
 mod options;
+mod refusal;
 mod requests;
 mod responder;
 mod service;
+mod side;
 mod slots;
+mod state;
 mod streaming;
 
 pub use builder::ServerBuilder;
@@ -38,10 +42,10 @@ pub use service::Service;
 pub use streaming::{Requests, Responses};
 
 use canary::Canary;
-use counters::Counting;
-use method::Methods;
-use requests::{Command, ServerSide};
-use slots::SharedSlots;
+use methods::Methods;
+use requests::Command;
+use side::ServerSide;
+use state::{Phase, ServerState};
 
 /// Waits between two failed accepts, growing: the usual cause is that descriptors are used up,
 /// which passes, and a loop that does not wait makes it worse.
@@ -58,36 +62,23 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// [`shutdown`](Self::shutdown), or dropping that future.
 #[derive(Clone, Debug)]
 pub struct Server {
-    shared: Arc<Serving>,
-}
-
-#[derive(Debug)]
-struct Serving {
     methods: Arc<Methods>,
-    settings: ServerSettings,
-    /// Whoever serves holds a receiver, so that a shutdown sees when nobody does any more.
-    phase: watch::Sender<Phase>,
     state: Arc<ServerState>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    Serving,
-    /// Calls that run are ended, new ones refused.
-    Draining,
-    /// The requests of streams end too.
-    Ending,
-    Stopped,
-}
-
-/// What all calls of a server share.
-#[derive(Debug)]
-struct ServerState {
-    /// Handlers are told by it. Apart from the phase: a handler may keep its receiver.
-    draining: watch::Sender<bool>,
-    counters: Counting,
-    /// `None` without a limit for the whole server.
-    slots: Option<Arc<SharedSlots>>,
+impl ServerBuilder {
+    /// Makes the server.
+    ///
+    /// # Errors
+    ///
+    /// If a setting is out of its range, two exclude each other, or options are set for a method
+    /// that is not there or cannot have them; the error names it.
+    pub fn build(self) -> Result<Server, ConfigError> {
+        let (methods, state) = self.into_methods()?;
+        debug!(settings = ?state.settings, ?methods, "a server is built");
+        let methods = Arc::new(methods);
+        Ok(Server { methods, state })
+    }
 }
 
 impl Server {
@@ -99,7 +90,7 @@ impl Server {
     /// The settings in use. They are logged once, when the server is built, with those of its
     /// methods.
     pub fn settings(&self) -> &ServerSettings {
-        &self.shared.settings
+        &self.state.settings
     }
 
     /// Accepts and serves connections until [`shutdown`](Self::shutdown) or until there will be no
@@ -116,8 +107,8 @@ impl Server {
     ///
     /// Dropping the future closes the listener and ends its connections at once.
     pub async fn serve(&self, mut incoming: impl Accept) {
-        let limit = self.shared.settings.connection_limit;
-        let mut phase = self.shared.phase.subscribe();
+        let limit = self.state.settings.connection_limit;
+        let mut phase = self.state.phase.subscribe();
         let mut connections = JoinSet::new();
         let canary = Canary::new(Handle::current());
         let mut backoff = ACCEPT_BACKOFF.0;
@@ -172,14 +163,10 @@ impl Server {
     }
 
     async fn serve_one(&self, stream: impl IntoTransport, canary: Canary) -> ConnectionError {
-        let Serving {
-            methods,
-            settings,
-            phase,
-            state,
-        } = &*self.shared;
-        let methods = Arc::clone(methods);
-        let side = ServerSide::new(methods, settings, Arc::clone(state), canary);
+        let ServerState {
+            settings, phase, ..
+        } = &*self.state;
+        let side = ServerSide::new(Arc::clone(&self.methods), Arc::clone(&self.state), canary);
         let connection = Connection::new(stream, side, &settings.keepalive, settings.driver_thread);
         let shared = Arc::clone(connection.shared());
         let mut driver = pin!(connection.run());
@@ -203,7 +190,7 @@ impl Server {
 
     /// What has become of calls so far, on all connections.
     pub fn counters(&self) -> ServerCounters {
-        self.shared.state.counters.now()
+        self.state.counts.now()
     }
 
     /// Stops accepting, lets calls that run or wait end, refuses new ones with UNAVAILABLE, and
@@ -233,7 +220,7 @@ impl Server {
     pub async fn shutdown(&self, limit: Duration) -> bool {
         let half = limit / 2;
         self.enter(Phase::Draining);
-        self.shared.state.draining.send_replace(true);
+        self.state.draining.send_replace(true);
         let drained = self.closed_within(half).await || {
             self.enter(Phase::Ending);
             self.closed_within(limit - half).await
@@ -246,7 +233,7 @@ impl Server {
 
     /// Goes on to this phase, unless another shutdown has come further.
     fn enter(&self, next: Phase) {
-        self.shared.phase.send_if_modified(|phase| {
+        self.state.phase.send_if_modified(|phase| {
             let earlier = *phase < next;
             *phase = next.max(*phase);
             earlier
@@ -254,7 +241,7 @@ impl Server {
     }
 
     async fn closed_within(&self, limit: Duration) -> bool {
-        let closed = self.shared.phase.closed();
+        let closed = self.state.phase.closed();
         tokio::time::timeout(limit, closed).await.is_ok()
     }
 }

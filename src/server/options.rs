@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protobuf::Message;
 
-use super::method::Method;
+use super::refusal::invalid;
 use crate::error::ConfigError;
 use crate::hook::Hook;
 use crate::status::{Code, Status};
@@ -151,13 +151,10 @@ impl MethodOptions {
         self.soft.is_some()
     }
 
-    /// What of it is for this method.
-    pub(super) fn of(&self, method: &Method) -> Self {
-        let soft = self.soft.clone().filter(|_| method.is_unary());
-        Self {
-            soft,
-            ..self.clone()
-        }
+    /// For a method that cannot have one.
+    pub(super) fn without_soft_deadline(mut self) -> Self {
+        self.soft = None;
+        self
     }
 }
 
@@ -197,7 +194,7 @@ impl SoftReply {
     ) -> Self {
         Self::from_bytes(move |request| {
             let request = Q::parse_from_tokio_bytes(&request);
-            let request = request.map_err(|error| super::streaming::invalid(&error))?;
+            let request = request.map_err(|error| invalid(&error))?;
             encode(&make(request)?)
         })
     }

@@ -1,11 +1,11 @@
 //! The duty to answer a request.
 
-use std::mem;
 use std::sync::Arc;
 
 use tracing::{debug, error};
 
 use super::admission::CallPermit;
+use super::refusal::response_too_large;
 use super::requests::Command;
 use super::slots::Slot;
 use crate::connection::{Outlet, Shared, half_close};
@@ -20,20 +20,20 @@ pub(super) struct Responder {
     duty: Duty,
     /// Who is told of the outcome.
     hooked: Option<Box<Hooked>>,
-    _held: Held,
+    _permits: Permits,
 }
 
 /// What a call holds until its handler has ended, answered or not: a handler that runs on behind
 /// its answer takes memory too.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct Permits {
     pub(super) _slot: Option<Slot>,
-    pub(super) _permit: Option<CallPermit>,
+    pub(super) _call: Option<CallPermit>,
 }
 
 /// What is owed on a stream.
 #[derive(Clone, Copy)]
-enum Duty {
+pub(super) enum Duty {
     /// One response.
     Response,
     /// The last frame of a stream whose messages wait at so many unwritten bytes.
@@ -46,25 +46,19 @@ enum Duty {
 }
 
 impl Responder {
-    pub(super) fn new(shared: Arc<Shared<Command>>, stream_id: u32, held: Held) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared<Command>>,
+        stream_id: u32,
+        duty: Duty,
+        permits: Permits,
+    ) -> Self {
         Self {
             shared,
             stream_id,
-            duty: Duty::Response,
+            duty,
             hooked: None,
-            _held: held,
+            _permits: permits,
         }
-    }
-
-    pub(super) fn of_stream(
-        shared: Arc<Shared<Command>>,
-        stream_id: u32,
-        held: Held,
-        limit: usize,
-    ) -> Self {
-        let mut responder = Self::new(shared, stream_id, held);
-        responder.duty = Duty::End { limit };
-        responder
     }
 
     /// Tells this one of the outcome.
@@ -82,58 +76,39 @@ impl Responder {
     }
 
     /// Ends a stream of responses.
-    pub(super) fn end(mut self, result: Result<(), Status>) {
-        match result {
-            Ok(()) => self.answer(half_close(self.stream_id), Outcome::Answered),
-            Err(status) => self.refuse(&status),
-        }
+    pub(super) fn end(&mut self) {
+        self.answer(half_close(self.stream_id), None);
     }
 
-    pub(super) fn reply(mut self, message: &dyn Encode) {
+    pub(super) fn reply(&mut self, message: &dyn Encode) {
         // One that is dropped need not be encoded.
         if let Duty::Handler = self.duty {
             return;
         }
-        match encode_response(self.stream_id, message) {
-            Ok(frame) => self.answer(frame, Outcome::Answered),
-            Err(oversized) => self.refuse(&Status::new(
-                Code::RESOURCE_EXHAUSTED,
-                format!("the response cannot be sent: {oversized}"),
-            )),
-        }
+        let (frame, refusal) = self.encode(message);
+        self.answer(frame, refusal.as_ref());
     }
 
-    pub(super) fn refuse(mut self, status: &Status) {
-        self.refuse_now(status);
-    }
-
-    /// Answers with a status. The handler has ended, or is about to.
-    pub(super) fn refuse_now(&mut self, status: &Status) {
-        let (frame, sent) = self.encode_refusal(status);
-        self.answer(frame, Outcome::Refused(sent.as_ref().unwrap_or(status)));
+    /// Answers with a status.
+    pub(super) fn refuse(&mut self, status: &Status) {
+        let (frame, refusal) = self.encode_refusal(status);
+        self.answer(frame, Some(&refusal));
     }
 
     /// Answers in place of a handler that runs on. What it answers later is dropped.
     pub(super) fn answer_early(&mut self, reply: Result<&[u8], &Status>) {
         let Duty::Response = self.duty else { return };
-        let (frame, sent) = match reply {
-            Ok(message) => match encode_response(self.stream_id, &Raw(message)) {
-                Ok(frame) => (frame, None),
-                Err(oversized) => {
-                    let message = format!("the response cannot be sent: {oversized}");
-                    let status = Status::new(Code::RESOURCE_EXHAUSTED, message);
-                    (encode_status(self.stream_id, &status), Some(status))
-                }
-            },
+        let (frame, refusal) = match reply {
+            Ok(message) => self.encode(&Raw(message)),
             Err(status) => {
-                let (frame, sent) = self.encode_refusal(status);
-                (frame, Some(sent.unwrap_or_else(|| status.clone())))
+                let (frame, refusal) = self.encode_refusal(status);
+                (frame, Some(refusal))
             }
         };
         self.duty = Duty::Handler;
         self.shared
             .answer(self.stream_id, frame, Command::AnsweredEarly);
-        self.tell_hook(sent.as_ref().map_or(Outcome::Answered, Outcome::Refused));
+        self.tell_hook(outcome(refusal.as_ref()));
     }
 
     /// Ends a call without an answer: it would come too late for a caller that does not want it.
@@ -147,20 +122,33 @@ impl Responder {
         }
     }
 
-    /// The frame of a status, and what is sent in place of one that would be taken for an answer.
-    fn encode_refusal(&self, status: &Status) -> (Vec<u8>, Option<Status>) {
-        if status.code() != Code::OK {
-            return (encode_status(self.stream_id, status), None);
+    /// The frame of a message, or of the status that is sent in its place.
+    fn encode(&self, message: &dyn Encode) -> (Vec<u8>, Option<Status>) {
+        match encode_response(self.stream_id, message) {
+            Ok(frame) => (frame, None),
+            Err(oversized) => {
+                let (frame, refusal) = self.encode_refusal(&response_too_large(oversized));
+                (frame, Some(refusal))
+            }
         }
-        // RFC KA-35: the caller would take it for the answer, an empty message.
-        let message = format!("the handler failed with the status {status}");
-        let status = Status::new(Code::INTERNAL, message);
-        (encode_status(self.stream_id, &status), Some(status))
     }
 
-    fn answer(&mut self, frame: Vec<u8>, outcome: Outcome<'_>) {
+    /// The frame of a status, and the status in it.
+    fn encode_refusal(&self, status: &Status) -> (Vec<u8>, Status) {
+        let refusal = match status.code() {
+            // RFC KA-35: the caller would take it for the answer, an empty message.
+            Code::OK => {
+                let message = format!("the handler failed with the status {status}");
+                Status::new(Code::INTERNAL, message)
+            }
+            _ => status.clone(),
+        };
+        (encode_status(self.stream_id, &refusal), refusal)
+    }
+
+    fn answer(&mut self, frame: Vec<u8>, refusal: Option<&Status>) {
         let stream_id = self.stream_id;
-        let sent = match mem::replace(&mut self.duty, Duty::Done) {
+        let sent = match self.duty {
             Duty::Response => {
                 self.shared.answer(stream_id, frame, Command::Answered);
                 true
@@ -170,13 +158,14 @@ impl Responder {
                 let ended = Command::StreamEnded { stream_id };
                 self.shared.answer_stream(stream_id, frame, ended)
             }
-            Duty::Handler => {
-                self.duty = Duty::Handler;
-                return;
-            }
-            Duty::Done => return,
+            Duty::Handler | Duty::Done => return,
         };
-        self.tell_hook(if sent { outcome } else { Outcome::Dropped });
+        self.duty = Duty::Done;
+        self.tell_hook(if sent {
+            outcome(refusal)
+        } else {
+            Outcome::Dropped
+        });
     }
 
     fn tell_hook(&mut self, outcome: Outcome<'_>) {
@@ -190,14 +179,19 @@ impl Responder {
     }
 }
 
+fn outcome(refusal: Option<&Status>) -> Outcome<'_> {
+    refusal.map_or(Outcome::Answered, Outcome::Refused)
+}
+
 impl Drop for Responder {
     fn drop(&mut self) {
         match self.duty {
             Duty::Done => return,
             Duty::Handler => {
+                let stream_id = self.stream_id;
                 debug!(
-                    stream_id = self.stream_id,
-                    "what a handler answered after its call was answered is dropped"
+                    stream_id,
+                    "the handler of a call that was answered has ended"
                 );
                 // Or the connection has ended.
                 let _ = self.shared.tell(Command::HandlerEnded);
@@ -211,7 +205,6 @@ impl Drop for Responder {
             "the handler was stopped before it answered"
         };
         error!(stream_id = self.stream_id, message);
-        let status = Status::new(Code::INTERNAL, message);
-        self.refuse_now(&status);
+        self.refuse(&Status::new(Code::INTERNAL, message));
     }
 }

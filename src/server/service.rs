@@ -7,11 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use protobuf::Message;
 
-use super::builder::Registered;
 use super::context::Context;
-use super::method;
+use super::handler::{self, Handler, reply_bytes, reply_message};
 use super::options::MethodOptions;
-use super::streaming::{self, Requests, Responses, reply_bytes, reply_message};
+use super::streaming::{Requests, Responses};
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::status::Status;
 
@@ -56,8 +55,8 @@ use crate::status::Status;
 pub struct Service<S> {
     name: String,
     state: Arc<S>,
-    methods: Registered,
-    options: Vec<(String, String, MethodOptions)>,
+    methods: Vec<(String, Handler)>,
+    options: Vec<(String, MethodOptions)>,
 }
 
 impl<S: Send + Sync + 'static> Service<S> {
@@ -66,14 +65,14 @@ impl<S: Send + Sync + 'static> Service<S> {
         Self {
             name: name.to_owned(),
             state,
-            methods: Registered::default(),
+            methods: Vec::new(),
             options: Vec::new(),
         }
     }
 
     /// As [`ServerBuilder::unary`](crate::ServerBuilder::unary).
     pub fn unary<Q, R, Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Q) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -84,13 +83,15 @@ impl<S: Send + Sync + 'static> Service<S> {
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, request| handler(Arc::clone(&state), context, request);
-        self.methods.add(&self.name, method, method::unary(handler));
-        self
+        self.add(
+            method,
+            handler::unary(handler, (decode_message, reply_message)),
+        )
     }
 
     /// As [`ServerBuilder::unary_bytes`](crate::ServerBuilder::unary_bytes).
     pub fn unary_bytes<Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Bytes) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -99,14 +100,12 @@ impl<S: Send + Sync + 'static> Service<S> {
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, request| handler(Arc::clone(&state), context, request);
-        self.methods
-            .add(&self.name, method, method::unary_bytes(handler));
-        self
+        self.add(method, handler::unary(handler, (decode_bytes, reply_bytes)))
     }
 
     /// As [`ServerBuilder::server_stream`](crate::ServerBuilder::server_stream).
     pub fn server_stream<Q, R, Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -119,17 +118,15 @@ impl<S: Send + Sync + 'static> Service<S> {
         let handler = move |context, request, responses| {
             handler(Arc::clone(&state), context, request, responses)
         };
-        self.methods.add(
-            &self.name,
+        self.add(
             method,
-            streaming::server_stream(handler, (decode_message, encode_message)),
-        );
-        self
+            handler::server_stream(handler, (decode_message, encode_message)),
+        )
     }
 
     /// As [`ServerBuilder::client_stream`](crate::ServerBuilder::client_stream).
     pub fn client_stream<Q, R, Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Requests<Q>) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -140,17 +137,15 @@ impl<S: Send + Sync + 'static> Service<S> {
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
-        self.methods.add(
-            &self.name,
+        self.add(
             method,
-            streaming::client_stream(handler, decode_message, reply_message),
-        );
-        self
+            handler::client_stream(handler, (decode_message, reply_message)),
+        )
     }
 
     /// As [`ServerBuilder::bidi_stream`](crate::ServerBuilder::bidi_stream).
     pub fn bidi_stream<Q, R, Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -163,17 +158,15 @@ impl<S: Send + Sync + 'static> Service<S> {
         let handler = move |context, requests, responses| {
             handler(Arc::clone(&state), context, requests, responses)
         };
-        self.methods.add(
-            &self.name,
+        self.add(
             method,
-            streaming::bidi_stream(handler, (decode_message, encode_message)),
-        );
-        self
+            handler::bidi_stream(handler, (decode_message, encode_message)),
+        )
     }
 
     /// As [`ServerBuilder::server_stream_bytes`](crate::ServerBuilder::server_stream_bytes).
     pub fn server_stream_bytes<Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Bytes, Responses<[u8]>) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -184,17 +177,15 @@ impl<S: Send + Sync + 'static> Service<S> {
         let handler = move |context, request, responses| {
             handler(Arc::clone(&state), context, request, responses)
         };
-        self.methods.add(
-            &self.name,
+        self.add(
             method,
-            streaming::server_stream(handler, (decode_bytes, encode_bytes)),
-        );
-        self
+            handler::server_stream(handler, (decode_bytes, encode_bytes)),
+        )
     }
 
     /// As [`ServerBuilder::client_stream_bytes`](crate::ServerBuilder::client_stream_bytes).
     pub fn client_stream_bytes<Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Requests<Bytes>) -> Answer + Send + Sync + 'static,
     ) -> Self
@@ -203,17 +194,15 @@ impl<S: Send + Sync + 'static> Service<S> {
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
-        self.methods.add(
-            &self.name,
+        self.add(
             method,
-            streaming::client_stream(handler, decode_bytes, reply_bytes),
-        );
-        self
+            handler::client_stream(handler, (decode_bytes, reply_bytes)),
+        )
     }
 
     /// As [`ServerBuilder::bidi_stream_bytes`](crate::ServerBuilder::bidi_stream_bytes).
     pub fn bidi_stream_bytes<Answer>(
-        mut self,
+        self,
         method: &str,
         handler: impl Fn(Arc<S>, Context, Requests<Bytes>, Responses<[u8]>) -> Answer
         + Send
@@ -227,25 +216,38 @@ impl<S: Send + Sync + 'static> Service<S> {
         let handler = move |context, requests, responses| {
             handler(Arc::clone(&state), context, requests, responses)
         };
-        self.methods.add(
-            &self.name,
+        self.add(
             method,
-            streaming::bidi_stream(handler, (decode_bytes, encode_bytes)),
-        );
-        self
+            handler::bidi_stream(handler, (decode_bytes, encode_bytes)),
+        )
     }
 
     /// Sets options of one method, as [`ServerBuilder::method`](crate::ServerBuilder::method).
     pub fn method(mut self, method: &str, options: MethodOptions) -> Self {
-        let (service, method) = (self.name.clone(), method.to_owned());
-        self.options.push((service, method, options));
+        self.options.push((method.to_owned(), options));
+        self
+    }
+
+    fn add(mut self, method: &str, handler: Handler) -> Self {
+        self.methods.push((method.to_owned(), handler));
         self
     }
 }
 
+/// What a server takes of a service.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) methods: Vec<(String, Handler)>,
+    pub(super) options: Vec<(String, MethodOptions)>,
+}
+
 impl<S> Service<S> {
-    pub(super) fn into_parts(self) -> (Registered, Vec<(String, String, MethodOptions)>) {
-        (self.methods, self.options)
+    pub(super) fn into_parts(self) -> Parts {
+        Parts {
+            name: self.name,
+            methods: self.methods,
+            options: self.options,
+        }
     }
 }
 

@@ -1,26 +1,19 @@
 //! Streaming calls of a server: what their handlers receive and send by.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
-use bytes::Bytes;
 use futures_core::Stream;
-use protobuf::Message;
 
-use super::context::Context;
-use super::guard::{self, Guard};
-use super::method::Method;
+use super::refusal::{answered, invalid, response_too_large};
 use super::requests::Command;
-use super::responder::Responder;
 use crate::codec::{Decode, Encode};
-use crate::connection::{Messages, NotSent, Outlet, Overflow, Received};
+use crate::connection::{Messages, NotSent, Outlet};
 use crate::status::{Code, Status};
-use crate::wire::Raw;
 
-/// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`].
+/// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`](bytes::Bytes).
 ///
 /// They come in the order in which they were sent, and `None` when the caller has said that none
 /// follows; that it gave up looks the same, since ttrpc has no message for it. What was received
@@ -41,6 +34,10 @@ pub struct Requests<Q> {
 }
 
 impl<Q> Requests<Q> {
+    pub(super) fn new(messages: Messages<Status>, decode: Decode<Q>) -> Self {
+        Self { messages, decode }
+    }
+
     /// The next message; `None` when there will be none.
     ///
     /// # Errors
@@ -87,6 +84,10 @@ pub struct Responses<R: ?Sized> {
 }
 
 impl<R: ?Sized> Responses<R> {
+    pub(super) fn new(outlet: Outlet<Command>, encode: Encode<R>) -> Self {
+        Self { outlet, encode }
+    }
+
     /// Queues a message to be written, after those that were sent before it. Waits while more than
     /// [`owed_limit`](crate::ServerBuilder::owed_limit) bytes of the connection are unwritten,
     /// and gives other tasks a turn every 16 KiB.
@@ -111,10 +112,7 @@ impl<R: ?Sized> Responses<R> {
             .send(|id, frame| encode(id, message, frame))
             .await;
         sent.map_err(|not_sent| match not_sent {
-            NotSent::Oversized(oversized) => Status::new(
-                Code::RESOURCE_EXHAUSTED,
-                format!("a response cannot be sent: {oversized}"),
-            ),
+            NotSent::Oversized(oversized) => response_too_large(oversized),
             NotSent::Ended => answered(),
             NotSent::Connection(end) => Status::new(
                 Code::UNAVAILABLE,
@@ -128,121 +126,4 @@ impl<R: ?Sized> fmt::Debug for Responses<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Responses").finish_non_exhaustive()
     }
-}
-
-/// What a half of a call meets after the call has been answered.
-pub(super) fn answered() -> Status {
-    Status::new(Code::CANCELLED, "the call has been answered")
-}
-
-pub(super) fn too_many(Overflow { size, limit }: Overflow) -> Status {
-    let message = format!("{size} bytes of messages wait, {limit} may");
-    Status::new(Code::RESOURCE_EXHAUSTED, message)
-}
-
-pub(super) fn invalid(error: &protobuf::Error) -> Status {
-    Status::new(
-        Code::INVALID_ARGUMENT,
-        format!("the request's message cannot be decoded: {error}"),
-    )
-}
-
-pub(super) fn server_stream<Q, R, Answer>(
-    handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
-    (decode, encode): (Decode<Q>, Encode<R>),
-) -> Method
-where
-    Q: Send + 'static,
-    R: ?Sized + 'static,
-    Answer: Future<Output = Result<(), Status>> + Send + 'static,
-{
-    let handler = Arc::new(handler);
-    Method::ServerStream(Box::new(
-        move |context, payload: Bytes, responder: Responder| {
-            let handler = Arc::clone(&handler);
-            tokio::spawn(async move {
-                let Some((mut context, mut responder)) = guard::begin(context, responder) else {
-                    return;
-                };
-                let guard = Guard::of(&mut context, &payload);
-                match decode(Received::Own(payload)) {
-                    Ok(request) => {
-                        let outlet = responder.outlet();
-                        let responses = Responses { outlet, encode };
-                        let answer = pin!(handler(context, request, responses));
-                        let result = guard::guarded(guard, &mut responder, answer).await;
-                        if let Some(result) = result {
-                            responder.end(result);
-                        }
-                    }
-                    Err(error) => responder.refuse(&invalid(&error)),
-                }
-            });
-        },
-    ))
-}
-
-pub(super) fn client_stream<Q, R, Answer>(
-    handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
-    decode: Decode<Q>,
-    reply: fn(Responder, R),
-) -> Method
-where
-    Q: 'static,
-    R: 'static,
-    Answer: Future<Output = Result<R, Status>> + Send + 'static,
-{
-    let handler = Arc::new(handler);
-    Method::Upload(Box::new(move |context, messages, responder: Responder| {
-        let handler = Arc::clone(&handler);
-        tokio::spawn(async move {
-            let Some((mut context, mut responder)) = guard::begin(context, responder) else {
-                return;
-            };
-            let guard = Guard::of(&mut context, &Bytes::new());
-            let requests = Requests { messages, decode };
-            let answer = pin!(handler(context, requests));
-            match guard::guarded(guard, &mut responder, answer).await {
-                Some(Ok(response)) => reply(responder, response),
-                Some(Err(status)) => responder.refuse(&status),
-                None => {}
-            }
-        });
-    }))
-}
-
-pub(super) fn bidi_stream<Q, R, Answer>(
-    handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
-    (decode, encode): (Decode<Q>, Encode<R>),
-) -> Method
-where
-    Q: 'static,
-    R: ?Sized + 'static,
-    Answer: Future<Output = Result<(), Status>> + Send + 'static,
-{
-    let handler = Arc::new(handler);
-    Method::Upload(Box::new(move |context, messages, responder: Responder| {
-        let handler = Arc::clone(&handler);
-        tokio::spawn(async move {
-            let Some((mut context, mut responder)) = guard::begin(context, responder) else {
-                return;
-            };
-            let guard = Guard::of(&mut context, &Bytes::new());
-            let requests = Requests { messages, decode };
-            let outlet = responder.outlet();
-            let responses = Responses { outlet, encode };
-            let answer = pin!(handler(context, requests, responses));
-            if let Some(result) = guard::guarded(guard, &mut responder, answer).await {
-                responder.end(result);
-            }
-        });
-    }))
-}
-
-pub(super) fn reply_message<R: Message>(responder: Responder, response: R) {
-    responder.reply(&response);
-}
-
-pub(super) fn reply_bytes(responder: Responder, response: Bytes) {
-    responder.reply(&Raw(&response));
 }

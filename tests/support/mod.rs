@@ -186,6 +186,15 @@ pub(crate) fn on_threads(test: impl Future<Output = ()>) {
     runtime.block_on(test).expect("nothing is stuck");
 }
 
+/// What a panic may carry: its drop panics, outside of what has caught the first one.
+pub(crate) struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "the payload's drop");
+    }
+}
+
 /// Polls a future once, as a task does that then has something else to do.
 pub(crate) fn poll_once<F: Future + ?Sized>(future: std::pin::Pin<&mut F>) {
     let mut cx = TaskContext::from_waker(Waker::noop());

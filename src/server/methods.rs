@@ -1,0 +1,62 @@
+//! The table of a server's methods.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::sync::Arc;
+
+use super::handler::Handler;
+use super::method::Method;
+use crate::status::{Code, Status};
+
+/// The methods of a server, in the order of their names: comparing is cheaper, for the few that there
+/// are, than hashing what a peer has sent.
+#[derive(Default)]
+pub(super) struct Methods(Vec<(Arc<Method>, Handler)>);
+
+impl Methods {
+    pub(super) fn add(&mut self, method: Method, handler: Handler) {
+        if let Err(place) = self.place(&method.service, &method.name) {
+            self.0.insert(place, (Arc::new(method), handler));
+        }
+    }
+
+    /// The place of a method in the table. RFC KA-49.
+    pub(super) fn find(&self, service: &str, name: &str) -> Result<usize, Status> {
+        self.place(service, name).map_err(|_| {
+            let is_served = self.0.iter().any(|(method, _)| method.service == service);
+            let message = if is_served {
+                format!("service {service:?} has no method {name:?}")
+            } else {
+                format!("service {service:?} is not served here")
+            };
+            Status::new(Code::UNIMPLEMENTED, message)
+        })
+    }
+
+    pub(super) fn get(&self, place: usize) -> &(Arc<Method>, Handler) {
+        &self.0[place]
+    }
+
+    /// Where the method is, or would be.
+    fn place(&self, service: &str, name: &str) -> Result<usize, usize> {
+        let order = |(method, _): &(Arc<Method>, Handler)| {
+            let names = method.name.as_str().cmp(name);
+            match method.service.as_str().cmp(service) {
+                Ordering::Equal => names,
+                services => services,
+            }
+        };
+        self.0.binary_search_by(order)
+    }
+}
+
+/// By their full names, each with what is set for it.
+impl fmt::Debug for Methods {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let entries = self.0.iter().map(|(method, _)| {
+            let name = format!("{}/{}", method.service, method.name);
+            (name, &method.policy)
+        });
+        f.debug_map().entries(entries).finish()
+    }
+}

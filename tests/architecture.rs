@@ -5,6 +5,7 @@
     reason = "a test says what it expects by panicking"
 )]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,165 @@ fn imports_point_down() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// A file that is used by what it uses can be understood and changed only together with it. A parent that
+// declares and re-exports is none of these: what it re-exports is looked for where it is defined.
+#[test]
+fn no_file_is_used_by_what_it_uses() {
+    let modules = Module::all();
+    let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (name, module) in &modules {
+        let used = module
+            .mentions
+            .iter()
+            .filter_map(|path| find(&modules, name, path));
+        let is_left = |used: &str| {
+            let mut left = LEFT.iter();
+            left.any(|(from, to)| name.starts_with(from) && used.starts_with(to))
+        };
+        let used = used.filter(|used| used != name && !is_left(used));
+        uses.insert(name, used.collect());
+    }
+    let (mut done, mut circles) = (BTreeSet::new(), Vec::new());
+    for name in uses.keys() {
+        follow(&uses, name, &mut Vec::new(), &mut done, &mut circles);
+    }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+/// What still uses what it is used by. `connection` is being replaced by files that point down.
+const LEFT: &[(&str, &str)] = &[
+    ("connection", "connection"),
+    ("keepalive::state", "keepalive::verdict"),
+    ("transport::descriptor", "transport::address"),
+];
+
+/// Follows what `name` uses. Where that is on the way here already, a circle is found.
+fn follow<'a>(
+    uses: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+    name: &'a str,
+    way: &mut Vec<&'a str>,
+    done: &mut BTreeSet<&'a str>,
+    circles: &mut Vec<String>,
+) {
+    if let Some(begin) = way.iter().position(|before| *before == name) {
+        circles.push([&way[begin..], &[name]].concat().join(" uses "));
+    } else if done.insert(name) {
+        way.push(name);
+        for used in &uses[name] {
+            follow(uses, used, way, done, circles);
+        }
+        way.pop();
+    }
+}
+
+/// The file of a module: the paths in it, and the names that it has from elsewhere.
+struct Module {
+    mentions: Vec<String>,
+    names: BTreeMap<String, String>,
+}
+
+impl Module {
+    /// All of the crate by their names, as `server::guard`. That of the root is empty.
+    fn all() -> BTreeMap<String, Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let files = sources().filter(|(file, _)| !file.ends_with("tests.rs"));
+        files
+            .map(|(file, _)| {
+                let inside = file.strip_prefix(&root).unwrap().with_extension("");
+                let name = inside.to_str().unwrap().replace('/', "::");
+                let name = match name.as_str() {
+                    "lib" => "",
+                    name => name.strip_suffix("::mod").unwrap_or(name),
+                };
+                (name.to_owned(), Self::of(&file))
+            })
+            .collect()
+    }
+
+    fn of(file: &Path) -> Self {
+        let (mut mentions, mut names) = (Vec::new(), BTreeMap::new());
+        let mut lines = code(file).map(|(_, text)| text.trim().to_owned());
+        while let Some(line) = lines.next() {
+            let import = line.split_once("use ");
+            let import =
+                import.filter(|(before, _)| before.is_empty() || before.starts_with("pub"));
+            let Some((visibility, tree)) = import else {
+                let is_path = |letter: char| letter.is_alphanumeric() || "_:".contains(letter);
+                let words = line.split(|letter| !is_path(letter));
+                let from = ["crate::", "super::", "self::"];
+                let paths = words.filter(|word| from.iter().any(|from| word.starts_with(from)));
+                mentions.extend(paths.map(str::to_owned));
+                continue;
+            };
+            let mut tree = tree.to_owned();
+            while !tree.ends_with(';') {
+                tree += &lines.next().unwrap();
+            }
+            for path in paths(tree.trim_end_matches(';')) {
+                let end = path.rsplit("::").next().unwrap();
+                let (path, name) = path.split_once(" as ").unwrap_or((&path, end));
+                names.insert(name.to_owned(), path.to_owned());
+                if visibility.is_empty() {
+                    mentions.push(path.to_owned());
+                }
+            }
+        }
+        Self { mentions, names }
+    }
+}
+
+/// The single paths of a tree as `a::{b, c::{self, d}}`.
+fn paths(tree: &str) -> Vec<String> {
+    let Some((prefix, inside)) = tree.split_once('{') else {
+        return vec![tree.trim().trim_end_matches("::self").to_owned()];
+    };
+    let inside = &inside[..inside.rfind('}').unwrap()];
+    let (mut found, mut depth, mut begin) = (Vec::new(), 0, 0);
+    for (at, letter) in inside.char_indices().chain([(inside.len(), ',')]) {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let part = inside[begin..at].trim();
+                begin = at + 1;
+                if !part.is_empty() {
+                    found.extend(paths(&format!("{prefix}{part}")));
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// The module in which that is defined which the module `from` calls `path`.
+fn find<'a>(modules: &'a BTreeMap<String, Module>, from: &str, path: &str) -> Option<&'a str> {
+    let parent = |module: &str| match module.rsplit_once("::") {
+        Some((parent, _)) => parent.to_owned(),
+        None => String::new(),
+    };
+    let mut at = from.to_owned();
+    let mut is_inside = false;
+    for segment in path.split("::") {
+        let child = format!("{at}::{segment}");
+        let child = child.trim_start_matches("::");
+        match segment {
+            "crate" => at.clear(),
+            "self" => {}
+            "super" => at = parent(&at),
+            _ if modules.contains_key(child) => at = child.to_owned(),
+            // Of another crate.
+            _ if !is_inside => return None,
+            _ => match modules[&at].names.get(segment) {
+                Some(path) => return find(modules, &at, path),
+                None => break,
+            },
+        }
+        is_inside = true;
+    }
+    modules.get_key_value(&at).map(|(name, _)| name.as_str())
 }
 
 #[test]

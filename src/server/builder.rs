@@ -21,7 +21,7 @@ use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
 use crate::status::Status;
 
-/// Collects the methods and settings of a [`Server`].
+/// Collects the methods and settings of a [`Server`](crate::Server).
 #[derive(Debug, Default)]
 #[must_use = "a builder does nothing until it is built"]
 pub struct ServerBuilder {
@@ -240,7 +240,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Connections that one [`serve`](Server::serve) has at a time: at least 1, 65,536 by default.
+    /// Connections that one [`serve`](crate::Server::serve) has at a time: at least 1, 65,536 by default.
     /// Beyond it none is accepted until one has ended. Clients whose connections wait in the queue
     /// of the operating system believe that they are connected, and their calls are late with a peer
     /// that says nothing; beyond that queue they wait to be connected.

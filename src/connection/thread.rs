@@ -3,13 +3,14 @@
 //! The invariant: whatever a driver needs of a runtime, its timer and its socket's registration, is
 //! that of the runtime on which it runs.
 
+use std::future::pending;
 use std::io;
 use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, unconstrained};
 
 use super::driver::Driver;
@@ -110,10 +111,17 @@ fn dedicated() -> io::Result<Handle> {
     if let Some(runtime) = &*started {
         return Ok(runtime.clone());
     }
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
+    // The thread first: a runtime that is left without one cannot be dropped within a task.
+    let (sender, receiver) = mpsc::channel::<Runtime>();
     thread::Builder::new()
         .name("ttrpc-keepalive".to_owned())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
-    Ok(started.insert(handle).clone())
+        .spawn(move || {
+            if let Ok(runtime) = receiver.recv() {
+                runtime.block_on(pending::<()>());
+            }
+        })?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = started.insert(runtime.handle().clone()).clone();
+    let _ = sender.send(runtime);
+    Ok(handle)
 }

@@ -1,0 +1,97 @@
+//! What the operating system refuses a process: descriptors and threads. The limits are of a whole
+//! process, so each test is played by this test program again, as a child.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+mod support;
+
+use std::fs::File;
+use std::process::Command;
+
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{Uid, setuid};
+use support::*;
+use tokio::net::UnixStream;
+use ttrpc_keepalive::{Client, ConnectionError, DriverThread, IntoTransport};
+
+const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
+
+/// Whether this process is the child that plays the test of this name. The parent plays it by
+/// starting one.
+fn plays(test: &str) -> bool {
+    if std::env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{child:?}");
+    false
+}
+
+/// Sets what the process may have of it, and yields what it might before.
+fn limit(resource: Resource, soft: u64) -> u64 {
+    let (before, most) = getrlimit(resource).unwrap();
+    setrlimit(resource, soft, most).unwrap();
+    before
+}
+
+/// Opens all that the process may.
+fn use_up_descriptors() -> Vec<File> {
+    limit(Resource::RLIMIT_NOFILE, 64);
+    let files = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let error = File::open("/dev/null").unwrap_err();
+    assert_eq!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EMFILE)
+    );
+    files
+}
+
+fn serve(stream: impl IntoTransport<Transport: Send> + Send + 'static) {
+    let server = echo().build().unwrap();
+    tokio::spawn(async move { server.serve_connection(stream).await });
+}
+
+async fn assert_refused(client: &Client, errno: Errno) {
+    assert!(say(client).await.unwrap_err().is_connection());
+    let ConnectionError::Io(error) = client.closed().await else {
+        panic!("it is the system that refuses");
+    };
+    assert_eq!(error.raw_os_error().map(Errno::from_raw), Some(errno));
+}
+
+// A runtime cannot be dropped in a task, so what has begun of it must not come to that.
+#[tokio::test]
+async fn a_dedicated_thread_that_cannot_be_started_ends_the_connection_and_is_tried_again() {
+    if !plays("a_dedicated_thread_that_cannot_be_started_ends_the_connection_and_is_tried_again") {
+        return;
+    }
+    let dedicated = || Client::builder().driver_thread(DriverThread::Dedicated);
+    let pair = || UnixStream::pair().unwrap();
+    let (first, second, third) = (pair(), pair(), pair());
+
+    let files = use_up_descriptors();
+    let client = dedicated().attach(first.0).unwrap();
+    assert_refused(&client, Errno::EMFILE).await;
+    drop(files);
+
+    // Root may have any number of threads.
+    if Uid::effective().is_root() {
+        setuid(Uid::from_raw(65534)).unwrap();
+    }
+    let threads = limit(Resource::RLIMIT_NPROC, 0);
+    let client = dedicated().attach(second.0).unwrap();
+    assert_refused(&client, Errno::EAGAIN).await;
+    limit(Resource::RLIMIT_NPROC, threads);
+
+    serve(third.1);
+    let client = dedicated().attach(third.0).unwrap();
+    assert!(say(&client).await.is_ok());
+}

@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Uid, setuid};
 use support::*;
-use tokio::net::UnixStream;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
 use ttrpc_keepalive::{Client, ConnectionError, DriverThread, IntoTransport};
 
 const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
@@ -57,6 +57,36 @@ fn use_up_descriptors() -> Vec<File> {
 fn serve(stream: impl IntoTransport<Transport: Send> + Send + 'static) {
     let server = echo().build().unwrap();
     tokio::spawn(async move { server.serve_connection(stream).await });
+}
+
+// N32: neither the request nor the answer goes into the kernel at once.
+#[tokio::test]
+async fn no_descriptor_is_needed_to_begin_a_connection_nor_to_wait_for_a_slow_peer() {
+    if !plays("no_descriptor_is_needed_to_begin_a_connection_nor_to_wait_for_a_slow_peer") {
+        return;
+    }
+    let dedicated = || Client::builder().driver_thread(DriverThread::Dedicated);
+    let (starts_the_thread, _there) = UnixStream::pair().unwrap();
+    dedicated().attach(starts_the_thread).unwrap();
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let connecting = TcpStream::connect(listener.local_addr().unwrap());
+    let (connected, accepted) = tokio::join!(connecting, listener.accept());
+    let (connected, accepted) = (connected.unwrap(), accepted.unwrap().0);
+    let pairs = [UnixStream::pair().unwrap(), UnixStream::pair().unwrap()];
+    let files = use_up_descriptors();
+
+    serve(accepted);
+    let mut clients = vec![Client::builder().attach(connected).unwrap()];
+    for ((here, there), builder) in pairs.into_iter().zip([Client::builder(), dedicated()]) {
+        serve(there);
+        clients.push(builder.attach(here).unwrap());
+    }
+    for client in clients {
+        let answer = say_large(&client, 4_000_000).await;
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+    drop(files);
 }
 
 async fn assert_refused(client: &Client, errno: Errno) {

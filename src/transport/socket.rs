@@ -1,9 +1,9 @@
 //! Sockets of the operating system: unix, TCP and vsock.
 
 use std::fmt;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem::{self, MaybeUninit};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -11,28 +11,19 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 use socket2::SockRef;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
-use tokio::net::unix::pipe::Receiver;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::descriptor::Family;
 #[cfg(not(feature = "vsock"))]
 use super::descriptor::vsock_is_missing;
+use super::descriptor::{Family, wrong};
 use super::{Look, PeerCredentials, Shortcut, Transport};
 
 /// A connected unix, TCP or vsock socket as a [`Transport`].
 pub struct Socket {
-    /// Registered for reading alone. Tokio's sockets are registered for both directions, and then
-    /// each read of the peer wakes this side, which has nothing to do with it: one more turn of the
-    /// scheduler for each call. A pipe's end is what tokio has for one direction; a socket is read
-    /// as a pipe is.
-    ///
     /// An error if the reactor has no room for it.
-    descriptor: io::Result<Arc<Receiver>>,
-    /// The same, registered for writing: while the kernel refuses bytes.
-    room: Option<AsyncFd<OwnedFd>>,
-    /// An error that a look took from the descriptor, which tells it only once.
-    failed: Option<io::Error>,
+    descriptor: io::Result<Arc<Descriptor>>,
+    /// The kernel has refused bytes: the reactor says when to offer them again.
+    refused: bool,
     family: Family,
     peer_credentials: Option<PeerCredentials>,
 }
@@ -61,7 +52,7 @@ impl Socket {
     #[cfg(feature = "vsock")]
     #[cfg_attr(docsrs, doc(cfg(feature = "vsock")))]
     pub fn vsock(stream: tokio_vsock::VsockStream) -> Self {
-        Self::registered(stream.as_fd().try_clone_to_owned(), Family::Vsock)
+        Self::registered(Ok(stream.into()), Family::Vsock)
     }
 
     /// A connected socket that exists already: one of the standard library, or a descriptor that
@@ -109,18 +100,20 @@ impl Socket {
 
     fn registered(descriptor: io::Result<OwnedFd>, family: Family) -> Self {
         Self {
-            descriptor: register(descriptor),
-            room: None,
-            failed: None,
+            descriptor: Descriptor::register(descriptor),
+            refused: false,
             family,
             peer_credentials: None,
         }
     }
 
-    fn descriptor(&self) -> io::Result<&Receiver> {
+    fn descriptor(&self) -> io::Result<&Descriptor> {
         match &self.descriptor {
             Ok(descriptor) => Ok(descriptor),
-            Err(error) => Err(error.kind().into()),
+            Err(error) => Err(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => error.kind().into(),
+            }),
         }
     }
 }
@@ -138,14 +131,11 @@ impl Transport for Socket {
         buffer: &mut BytesMut,
         limit: usize,
     ) -> Poll<io::Result<usize>> {
-        if let Some(error) = self.failed.take() {
-            return Poll::Ready(Err(error));
-        }
-        let descriptor = self.descriptor()?;
+        let Descriptor { stream, .. } = self.descriptor()?;
         loop {
-            ready!(descriptor.poll_read_ready(cx))?;
-            match descriptor.try_read_buf(&mut buffer.limit(limit)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            ready!(stream.poll_read_ready(cx))?;
+            match stream.try_read_buf(&mut buffer.limit(limit)) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 result => return Poll::Ready(result),
             }
         }
@@ -157,62 +147,45 @@ impl Transport for Socket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Always a send: a write to a socket that the peer has closed raises SIGPIPE, which ends a
-            // process that has not chosen to ignore it.
-            let result = if let Some(room) = &self.room {
-                let mut ready = ready!(room.poll_write_ready(cx))?;
-                match ready.try_io(|room| SockRef::from(room).send_vectored(slices)) {
-                    Ok(result) => result,
-                    Err(_not_ready_after_all) => continue,
-                }
+            let descriptor = self.descriptor()?;
+            let result = if self.refused {
+                ready!(descriptor.stream.poll_write_ready(cx))?;
+                let send = || descriptor.send(slices);
+                descriptor.stream.try_io(Interest::WRITABLE, send)
             } else {
-                SockRef::from(self.descriptor()?).send_vectored(slices)
+                descriptor.send(slices)
             };
-            match result {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.room.is_none() {
-                        let descriptor = self.descriptor()?.as_fd().try_clone_to_owned()?;
-                        self.room = Some(registered_for_writing(descriptor)?);
-                    }
-                }
-                result => {
-                    self.room = None;
-                    return Poll::Ready(result);
-                }
+            self.refused = matches!(&result, Err(error) if error.kind() == ErrorKind::WouldBlock);
+            if !self.refused {
+                return Poll::Ready(result);
             }
         }
     }
 
     fn poll_look(&mut self, _cx: &mut Context<'_>) -> Poll<Look> {
-        // On the bare descriptor: inside `try_io` it would answer from tokio's readiness cache.
-        let mut byte = [MaybeUninit::uninit()];
-        let peeked = self
-            .descriptor()
-            .and_then(|descriptor| SockRef::from(descriptor).peek(&mut byte));
-        Poll::Ready(match peeked {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Look::Empty,
-            Err(error) => {
-                self.failed = Some(error);
-                Look::Readable
-            }
-            Ok(_) => Look::Readable,
+        Poll::Ready(match self.descriptor().and_then(Descriptor::peek) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Look::Empty,
+            _ => Look::Readable,
         })
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
-        Some(
-            self.descriptor()
-                .and_then(|descriptor| SockRef::from(descriptor).send(bytes)),
-        )
+        let descriptor = self.descriptor();
+        Some(descriptor.and_then(|descriptor| descriptor.send(&[IoSlice::new(bytes)])))
     }
 
     fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
-        let descriptor = self.descriptor.as_ref().ok()?;
-        Some(Arc::new(Direct(Arc::clone(descriptor))))
+        let descriptor = Arc::clone(self.descriptor.as_ref().ok()?);
+        Some(descriptor)
     }
 
     fn enter(&mut self) -> io::Result<()> {
-        self.descriptor = register(self.descriptor()?.as_fd().try_clone_to_owned());
+        let unregistered = Err(ErrorKind::NotConnected.into());
+        let descriptor = mem::replace(&mut self.descriptor, unregistered)?;
+        let Some(Descriptor { stream, .. }) = Arc::into_inner(descriptor) else {
+            return Err(wrong("a handle writes to it already"));
+        };
+        self.descriptor = Descriptor::register(stream.into_std().map(OwnedFd::from));
         self.descriptor().map(|_| ())
     }
 
@@ -224,32 +197,43 @@ impl Transport for Socket {
         // Without it a TCP socket with unsent bytes lingers in the kernel after it is closed.
         if self.family == Family::Tcp {
             if let Ok(descriptor) = self.descriptor() {
-                let _ = SockRef::from(descriptor).set_linger(Some(Duration::ZERO));
+                let _ = SockRef::from(&descriptor.stream).set_linger(Some(Duration::ZERO));
             }
         }
     }
 }
 
-fn register(descriptor: io::Result<OwnedFd>) -> io::Result<Arc<Receiver>> {
-    descriptor
-        .and_then(Receiver::from_owned_fd_unchecked)
-        .map(Arc::new)
-}
-
-#[allow(
-    deprecated,
-    reason = "its successor is newer than the oldest tokio allowed here; the fault is of descriptors \
-              that are not owned"
-)]
-fn registered_for_writing(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(descriptor, Interest::WRITABLE)
-}
-
+/// What the driver and the handles that write by themselves share.
 #[derive(Debug)]
-struct Direct(Arc<Receiver>);
+struct Descriptor {
+    /// A socket of any family: it is asked only what all of them can do.
+    ///
+    /// It is registered for both directions. Where idle cores sleep, the peer's read of a request
+    /// then wakes this side's core while the peer still works, and the answer finds it awake.
+    stream: UnixStream,
+}
 
-impl Shortcut for Direct {
+impl Descriptor {
+    fn register(descriptor: io::Result<OwnedFd>) -> io::Result<Arc<Self>> {
+        let descriptor = descriptor?;
+        Ok(Arc::new(Self {
+            stream: UnixStream::from_std(descriptor.into())?,
+        }))
+    }
+
+    /// On the bare descriptor, as all that follows: tokio's cache of its readiness may be stale.
+    fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        SockRef::from(&self.stream).send_vectored(slices)
+    }
+
+    fn peek(&self) -> io::Result<usize> {
+        let mut byte = [MaybeUninit::uninit()];
+        SockRef::from(&self.stream).peek(&mut byte)
+    }
+}
+
+impl Shortcut for Descriptor {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        SockRef::from(&*self.0).send_vectored(slices)
+        self.send(slices)
     }
 }

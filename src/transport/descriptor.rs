@@ -21,6 +21,7 @@ impl Family {
         let family = match socket.local_addr()?.domain() {
             Domain::UNIX => Self::Unix,
             Domain::IPV4 | Domain::IPV6 => Self::Tcp,
+            #[cfg(any(target_os = "linux", target_os = "android"))]
             Domain::VSOCK => Self::Vsock,
             _ => return Err(wrong("it is no unix, TCP or vsock socket")),
         };

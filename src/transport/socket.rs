@@ -18,6 +18,23 @@ use super::descriptor::vsock_is_missing;
 use super::descriptor::{Family, wrong};
 use super::{Look, PeerCredentials, Shortcut, Transport};
 
+/// The flag of a send that fails instead of raising SIGPIPE, which ends a process that does not
+/// ignore it: a library cannot know what its host chose. Apple's systems have an option of the socket
+/// instead.
+const NO_SIGNAL: i32 = if cfg!(any(target_os = "linux", target_os = "android")) {
+    0x4000
+} else if cfg!(target_os = "freebsd") {
+    0x2_0000
+} else if cfg!(any(
+    target_os = "dragonfly",
+    target_os = "netbsd",
+    target_os = "openbsd"
+)) {
+    0x400
+} else {
+    0
+};
+
 /// A connected unix, TCP or vsock socket as a [`Transport`].
 pub struct Socket {
     /// An error if the reactor has no room for it.
@@ -216,6 +233,8 @@ struct Descriptor {
 impl Descriptor {
     fn register(descriptor: io::Result<OwnedFd>) -> io::Result<Arc<Self>> {
         let descriptor = descriptor?;
+        #[cfg(target_vendor = "apple")]
+        SockRef::from(&descriptor).set_nosigpipe(true)?;
         Ok(Arc::new(Self {
             stream: UnixStream::from_std(descriptor.into())?,
         }))
@@ -223,7 +242,13 @@ impl Descriptor {
 
     /// On the bare descriptor, as all that follows: tokio's cache of its readiness may be stale.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        SockRef::from(&self.stream).send_vectored(slices)
+        let socket = SockRef::from(&self.stream);
+        loop {
+            match socket.send_vectored_with_flags(slices, NO_SIGNAL) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
     }
 
     fn peek(&self) -> io::Result<usize> {

@@ -1,13 +1,20 @@
 //! Peers that go away, and streams that are no sockets.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::{TcpListener as StdTcpListener, TcpStream as StdTcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use socket2::SockRef;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, ConnectionError, DeadReason, Verdict};
+use ttrpc_keepalive::transport::Transport;
+use ttrpc_keepalive::{Client, ConnectionError, DeadReason, Socket, Verdict};
 
 use super::support::*;
 
@@ -103,5 +110,63 @@ async fn a_peer_that_crashes_within_a_call_ends_it_and_every_holder_learns_it_on
         }
         told.dedup();
         assert_eq!(told.len(), 1, "the same end for all: {told:?}");
+    }
+}
+
+fn tcp_pair() -> (StdTcpStream, StdTcpStream) {
+    let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+    let here = StdTcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (here, listener.accept().unwrap().0)
+}
+
+type Meet = fn(&mut Socket) -> io::Result<usize>;
+
+/// The ways to write to a socket, of the driver and of a handle.
+const WRITES: [Meet; 3] = [
+    |socket| {
+        let mut cx = Context::from_waker(Waker::noop());
+        match socket.poll_write(&mut cx, &[IoSlice::new(b"x")]) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+        }
+    },
+    |socket| socket.try_send(b"x").unwrap(),
+    |socket| {
+        let shortcut = socket.shortcut().unwrap();
+        shortcut.try_write(&[IoSlice::new(b"x")])
+    },
+];
+
+/// Writes until the peer's end is known here.
+fn meet_the_end(socket: &mut Socket, write: Meet) -> ErrorKind {
+    loop {
+        if let Err(error) = write(socket) {
+            return error.kind();
+        }
+    }
+}
+
+// N1: a library cannot count on a host that ignores SIGPIPE, as programs in Rust do. A signal that a
+// thread blocks is kept for it even if it is ignored, so that it can be seen.
+#[tokio::test]
+async fn no_way_to_write_to_a_peer_that_has_closed_raises_a_signal() {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGPIPE);
+    signals.thread_block().unwrap();
+    let raised = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK).unwrap();
+
+    for write in WRITES {
+        let (unix, tcp) = (StdStream::pair().unwrap(), tcp_pair());
+        drop((unix.1, tcp.1));
+        for descriptor in [OwnedFd::from(unix.0), OwnedFd::from(tcp.0)] {
+            let witness = descriptor.try_clone().unwrap();
+            let mut socket = Socket::from_fd(descriptor).unwrap();
+            // The first error of TCP may be another, and raises none in any case.
+            while meet_the_end(&mut socket, write) != ErrorKind::BrokenPipe {}
+            assert!(raised.read_signal().unwrap().is_none());
+
+            SockRef::from(&witness).send(b"x").unwrap_err();
+            assert!(raised.read_signal().unwrap().is_some());
+        }
     }
 }

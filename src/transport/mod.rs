@@ -98,7 +98,8 @@ pub trait Transport: Send + 'static {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if nothing was taken; others as for [`Transport::poll_write`].
+    /// `WouldBlock` if nothing was taken. The driver's next read or write must meet any other again:
+    /// it ends nothing by itself, and is no sign of life.
     fn try_send(&mut self, _bytes: &[u8]) -> Option<io::Result<usize>> {
         None
     }
@@ -135,7 +136,8 @@ pub trait Shortcut: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if nothing is taken now; the driver finds out about any other error.
+    /// `WouldBlock` if nothing is taken now. Any other is dropped, so the driver's next read or write
+    /// must meet it again: an error that the operating system tells only once has to be kept.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -153,6 +153,7 @@ impl Transport for Socket {
             ready!(stream.poll_read_ready(cx))?;
             match stream.try_read_buf(&mut buffer.limit(limit)) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Ok(0) => return Poll::Ready(self.descriptor()?.end()),
                 result => return Poll::Ready(result),
             }
         }
@@ -228,6 +229,8 @@ struct Descriptor {
     /// It is registered for both directions. Where idle cores sleep, the peer's read of a request
     /// then wakes this side's core while the peer still works, and the answer finds it awake.
     stream: UnixStream,
+    /// Why the connection is gone, as the system numbers it.
+    reason: OnceLock<i32>,
 }
 
 impl Descriptor {
@@ -237,6 +240,7 @@ impl Descriptor {
         SockRef::from(&descriptor).set_nosigpipe(true)?;
         Ok(Arc::new(Self {
             stream: UnixStream::from_std(descriptor.into())?,
+            reason: OnceLock::new(),
         }))
     }
 
@@ -246,14 +250,37 @@ impl Descriptor {
         loop {
             match socket.send_vectored_with_flags(slices, NO_SIGNAL) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                result => return result,
+                result => return result.inspect_err(|error| self.note(error)),
             }
         }
     }
 
     fn peek(&self) -> io::Result<usize> {
         let mut byte = [MaybeUninit::uninit()];
-        SockRef::from(&self.stream).peek(&mut byte)
+        let peeked = SockRef::from(&self.stream).peek(&mut byte);
+        peeked.inspect_err(|error| self.note(error))
+    }
+
+    /// The kernel tells these errors once, to whichever call comes first.
+    fn note(&self, error: &io::Error) {
+        if let ErrorKind::ConnectionReset
+        | ErrorKind::TimedOut
+        | ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable = error.kind()
+        {
+            if let Some(code) = error.raw_os_error() {
+                let _ = self.reason.set(code);
+            }
+        }
+    }
+
+    /// What the end of the stream means. A connection that was reset has one too, behind all that
+    /// came before it.
+    fn end(&self) -> io::Result<usize> {
+        match self.reason.get() {
+            Some(code) => Err(io::Error::from_raw_os_error(*code)),
+            None => Ok(0),
+        }
     }
 }
 

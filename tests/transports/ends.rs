@@ -1,6 +1,7 @@
 //! Peers that go away, and streams that are no sockets.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::future::poll_fn;
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{TcpListener as StdTcpListener, TcpStream as StdTcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
@@ -8,12 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use bytes::BytesMut;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use socket2::SockRef;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::transport::Transport;
+use ttrpc_keepalive::transport::{Look, Transport};
 use ttrpc_keepalive::{Client, ConnectionError, DeadReason, Socket, Verdict};
 
 use super::support::*;
@@ -169,4 +171,44 @@ async fn no_way_to_write_to_a_peer_that_has_closed_raises_a_signal() {
             assert!(raised.read_signal().unwrap().is_some());
         }
     }
+}
+
+// N12: the kernel tells a reset once, to whichever call comes first.
+#[tokio::test]
+async fn a_reset_that_a_write_or_a_look_meets_is_told_behind_all_that_came_before_it() {
+    let look: Meet = |socket| {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(socket.poll_look(&mut cx), Poll::Ready(Look::Readable));
+        Err(ErrorKind::Other.into())
+    };
+    for meet in WRITES.into_iter().chain([look]) {
+        let (here, mut there) = tcp_pair();
+        let mut socket = Socket::from_fd(here).unwrap();
+        there.write_all(b"last").unwrap();
+        SockRef::from(&there).set_linger(Some(ms(0))).unwrap();
+        drop(there);
+
+        let mut buffer = BytesMut::with_capacity(64);
+        meet_the_end(&mut socket, meet);
+        let read = poll_fn(|cx| socket.poll_read(cx, &mut buffer, 64)).await;
+        assert_eq!(read.unwrap(), b"last".len());
+        meet_the_end(&mut socket, meet);
+        let read = poll_fn(|cx| socket.poll_read(cx, &mut buffer, 64)).await;
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+}
+
+// N12: a handle writes by itself, before the driver has read.
+#[tokio::test]
+async fn a_reset_that_a_call_meets_ends_the_connection_as_one() {
+    let (here, there) = tcp_pair();
+    let client = Client::builder().keepalive(Keepalive::off());
+    let client = client.attach(Socket::from_fd(here).unwrap()).unwrap();
+    // The driver has had its first turn.
+    sleep(ms(10)).await;
+    SockRef::from(&there).set_linger(Some(ms(0))).unwrap();
+    drop(there);
+    assert!(say(&client).await.is_err());
+    let end = client.closed().await;
+    assert!(matches!(end, ConnectionError::Reset(_)), "{end:?}");
 }

@@ -18,6 +18,11 @@ const JOINED: usize = 16 << 10;
 /// Such a stream has no descriptor that could be asked whether bytes wait. Before silence is held
 /// against the peer the driver gives the scheduler one more turn and reads once more.
 ///
+/// Tokio's sockets raise SIGPIPE in a vectored write to a peer that has closed, where other writes give
+/// an error, and so does a wrapper that passes such writes on. Programs in Rust ignore the signal. A
+/// library whose host may not takes a [`Socket`](super::Socket), or a wrapper that says it does not
+/// write vectored.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use ttrpc_keepalive::{ByteStream, Client};

@@ -2,11 +2,14 @@
 //! which a plain build leaves alone.
 //!
 //! ```text
-//! cargo bench --bench peers -- --ratios    # in time: 3 minutes, and up to 10 where a floor seems missed
-//! cargo bench --bench peers -- --counts    # what can be counted exactly, less than one
+//! cargo bench --bench peers -- --ratios            # in time: 3 minutes, and up to 10 where a floor seems missed
+//! cargo bench --bench peers -- --counts            # what can be counted exactly, less than one
+//! cargo bench --bench peers -- --instructions      # beside their goals, by valgrind: 3
+//! cargo bench --bench peers -- --instructions --check    # against benches/peers/instructions.txt: 1
+//! cargo bench --bench peers -- --instructions --write    # renews that file: 3
 //! ```
 //!
-//! Without one of the two it measures nothing, so that `cargo bench` does not take that long.
+//! Without one of these it measures nothing, so that `cargo bench` does not take that long.
 
 #![allow(
     clippy::print_stdout,
@@ -24,17 +27,19 @@ fn main() -> ExitCode {
         .into_iter()
         .filter(|&word| word != "--bench")
         .collect();
-    let mode = match words[..] {
-        ["--ratios"] => "ratios",
-        ["--counts"] => "counts",
+    let (mode, options) = match words[..] {
+        ["--ratios"] => ("ratios", &[][..]),
+        ["--counts"] => ("counts", &[][..]),
+        ["--instructions", ref options @ ..] => ("instructions", options),
         [] => {
             println!(
-                "peers: nothing measured; say `cargo bench --bench peers -- --ratios`, or `--counts`"
+                "peers: nothing measured; say `cargo bench --bench peers -- --ratios`, `--counts` or \
+                 `--instructions`"
             );
             return ExitCode::SUCCESS;
         }
         _ => {
-            println!("peers: only `--ratios` or `--counts`, not {words:?}");
+            println!("peers: only `--ratios`, `--counts` or `--instructions`, not {words:?}");
             return ExitCode::FAILURE;
         }
     };
@@ -47,6 +52,7 @@ fn main() -> ExitCode {
         .current_dir(root)
         .args(["run", "--quiet", "--release", "--locked"])
         .args(["--package", "ttrpc-keepalive-peers", "--", mode])
+        .args(options)
         .status();
     match status {
         Ok(status) if status.success() => ExitCode::SUCCESS,

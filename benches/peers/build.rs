@@ -2,12 +2,14 @@
 //! parses `proto/echo.proto` itself, and tonic is told the service here.
 
 use std::path::Path;
+use std::process::Command;
 
 use tonic_build::manual::{Builder, Method, MethodBuilder, Service};
 use ttrpc_codegen::{Codegen, Customize};
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=proto");
+    println!("cargo::rustc-env=COMPILER={}", compiler()?);
     Codegen::new()
         .input("proto/echo.proto")
         .include("proto")
@@ -28,6 +30,12 @@ fn main() -> std::io::Result<()> {
         .build();
     Builder::new().compile(&[service]);
     Ok(())
+}
+
+fn compiler() -> std::io::Result<String> {
+    let rustc = std::env::var_os("RUSTC").expect("cargo sets RUSTC");
+    let version = Command::new(rustc).arg("--version").output()?.stdout;
+    Ok(String::from_utf8_lossy(&version).trim_end().to_owned())
 }
 
 /// For prost a byte vector is a `google.protobuf.BytesValue`.

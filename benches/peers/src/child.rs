@@ -52,12 +52,17 @@ impl Placement {
                 return Ok(builder.worker_threads(2).enable_all().build()?);
             }
         };
-        let mut cores = CpuSet::new();
-        cores.set(core)?;
-        sched_setaffinity(Pid::from_raw(0), &cores)
-            .map_err(|error| format!("cannot pin to core {core}: {error}"))?;
+        pin(core)?;
         Ok(Builder::new_current_thread().enable_all().build()?)
     }
+}
+
+/// Pins this thread, and all that it starts later.
+pub(crate) fn pin(core: usize) -> Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core)?;
+    sched_setaffinity(Pid::from_raw(0), &cores)
+        .map_err(|error| format!("cannot pin to core {core}: {error}").into())
 }
 
 impl FromStr for Placement {
@@ -86,6 +91,8 @@ pub(crate) enum Order {
     Streams { slice: Duration },
     /// So many calls, so many at once.
     Exactly { calls: usize, in_flight: usize },
+    /// So many messages of server streams, one stream after another.
+    Messages { messages: usize },
     /// So many calls that are late, and as many that are dropped.
     Abandon { calls: usize },
     /// So many connections more, each kept.
@@ -104,6 +111,7 @@ impl std::fmt::Display for Order {
             }
             Self::Streams { slice } => write!(f, "streams {}", slice.as_millis()),
             Self::Exactly { calls, in_flight } => write!(f, "exactly {calls} {in_flight}"),
+            Self::Messages { messages } => write!(f, "messages {messages}"),
             Self::Abandon { calls } => write!(f, "abandon {calls}"),
             Self::Connect { connections } => write!(f, "connect {connections}"),
             Self::CallEach => f.write_str("call-each"),
@@ -127,6 +135,9 @@ impl FromStr for Order {
             ["exactly", calls, in_flight] => Self::Exactly {
                 calls: calls.parse()?,
                 in_flight: in_flight.parse()?,
+            },
+            ["messages", messages] => Self::Messages {
+                messages: messages.parse()?,
             },
             ["abandon", calls] => Self::Abandon {
                 calls: calls.parse()?,
@@ -183,11 +194,15 @@ async fn obey<C: Contender>(
             Ok(within(slice + PATIENCE, calls).await?.to_string())
         }
         Order::Streams { slice } => {
-            let streams = measure::streams(&**contender, bytes, slice);
+            let streams = measure::streams(&**contender, bytes, Slice::Time(slice));
             Ok(within(slice + PATIENCE, streams).await?.to_string())
         }
+        Order::Messages { messages } => {
+            let streams = measure::streams(&**contender, bytes, Slice::Count(messages));
+            Ok(within(PATIENCE, streams).await?.to_string())
+        }
         Order::Exactly { calls, in_flight } => {
-            let calls = measure::calls(contender, bytes, Slice::Calls(calls), in_flight);
+            let calls = measure::calls(contender, bytes, Slice::Count(calls), in_flight);
             Ok(within(PATIENCE, calls).await?.to_string())
         }
         Order::Abandon { calls } => {
@@ -263,7 +278,7 @@ async fn abandon<C: Contender>(contender: &Arc<C>, calls: usize) -> Result<()> {
 
 /// The lines of standard input. Its end ends the process, whatever it is doing, so that no child
 /// outlives a parent, not even a killed one.
-fn orders() -> mpsc::UnboundedReceiver<String> {
+pub(crate) fn orders() -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for order in std::io::stdin().lock().lines().map_while(|line| line.ok()) {

@@ -2,12 +2,15 @@
 //! over a unix socket. See README.md.
 
 mod bare;
+mod baseline;
+mod callgrind;
 mod child;
 mod contender;
 mod counting;
 mod counts;
 mod goals;
 mod idle;
+mod instructions;
 mod matrix;
 mod measure;
 mod ours;
@@ -56,6 +59,7 @@ const USAGE: &str = "\
 usage: peers run [--quick] [--one-core | --two-workers] [--only PAYLOAD,IN_FLIGHT]...
        peers ratios
        peers counts
+       peers instructions [--check | --write]
 
 run prints the ratios of all contenders to the first:
   --quick        shorter slices: the whole matrix in about a minute
@@ -63,8 +67,12 @@ run prints the ratios of all contenders to the first:
   --two-workers  a runtime of two workers on each side, not pinned
   --only         cells to measure: `1KiB,16`, or one part alone: `1KiB`, `16`
 
-ratios and counts hold what is measured against what is to be reached, and exit with 1 if that is
-missed: ratios in time, in some minutes; counts exactly, in less than one.";
+ratios, counts and instructions hold what is measured against what is to be reached, and exit with 1
+if that is missed. ratios measures time, in some minutes.
+
+counts and instructions repeat, and take a minute or three. By valgrind, instructions also are:
+  --check        compared with benches/peers/instructions.txt; exits with 1 if there are more
+  --write        written to that file";
 
 /// A contender's two halves, each run in a process of its own.
 struct Entry {
@@ -103,6 +111,9 @@ fn main() -> ExitCode {
             .map(|()| true),
         ["ratios"] => ratios::run(),
         ["counts"] => counts::run(),
+        ["instructions"] => instructions::run(),
+        ["instructions", "--check"] => baseline::check(),
+        ["instructions", "--write"] => baseline::write().map(|()| true),
         ["serve" | "call", ..] => child(&arguments).map(|()| true),
         _ => Err(USAGE.into()),
     };

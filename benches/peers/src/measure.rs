@@ -13,7 +13,8 @@ use crate::contender::{Contender, StreamOrder};
 #[derive(Clone, Copy)]
 pub(crate) enum Slice {
     Time(Duration),
-    Calls(usize),
+    /// Calls, or messages of streams.
+    Count(usize),
 }
 
 /// Calls or messages, the time they took, and the median latency (0 if it was not measured).
@@ -46,7 +47,7 @@ pub(crate) async fn calls<C: Contender>(
     for _ in 0..in_flight {
         let (end, limit) = match slice {
             Slice::Time(slice) => (Some(begun + slice), usize::MAX),
-            Slice::Calls(calls) => (None, calls / in_flight),
+            Slice::Count(calls) => (None, calls / in_flight),
         };
         let timed = in_flight == 1 && end.is_some();
         callers.spawn(repeat(contender.clone(), bytes, (end, limit), timed));
@@ -104,7 +105,7 @@ async fn repeat<C: Contender>(
 pub(crate) async fn streams<C: Contender>(
     contender: &C,
     bytes: usize,
-    slice: Duration,
+    slice: Slice,
 ) -> Result<Measured> {
     let order = StreamOrder {
         messages: ((4 << 20) / bytes.max(1)).clamp(1, 5000).try_into()?,
@@ -112,7 +113,10 @@ pub(crate) async fn streams<C: Contender>(
     };
     let begun = Instant::now();
     let mut count = 0;
-    while begun.elapsed() < slice {
+    while match slice {
+        Slice::Time(slice) => begun.elapsed() < slice,
+        Slice::Count(messages) => count < messages,
+    } {
         contender.stream(order).await?;
         count += usize::try_from(order.messages)?;
     }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{self, Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{self, Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -52,6 +52,19 @@ impl Pair {
         placement: Placement,
         folder: &Path,
     ) -> Result<Self> {
+        let program = std::env::current_exe()?;
+        let commands = [Command::new(&program), Command::new(&program)];
+        Self::start_by(commands, entry, bytes, placement, folder)
+    }
+
+    /// By commands for the client and the server that run this program, and take its arguments last.
+    pub(crate) fn start_by(
+        [client, server]: [Command; 2],
+        entry: &Entry,
+        bytes: usize,
+        placement: Placement,
+        folder: &Path,
+    ) -> Result<Self> {
         let name = format!("{}.sock", entry.name.replace([' ', ','], "-"));
         let socket = folder.join(name);
         // What an earlier pair has left.
@@ -59,8 +72,8 @@ impl Pair {
         let address = format!("unix://{}", socket.display());
         let bytes = bytes.to_string();
         let setting = [entry.name, &address, placement.name(), &bytes];
-        let server = Process::start("serve", &setting)?;
-        let client = Process::start("call", &setting)?;
+        let server = Process::start(server, "serve", &setting)?;
+        let client = Process::start(client, "call", &setting)?;
         Ok(Self { client, server })
     }
 
@@ -87,6 +100,12 @@ impl Pair {
         self.client.ask(order).map(|_| ())
     }
 
+    /// Lets both end by themselves instead of killing them.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.client.end()?;
+        self.server.end()
+    }
+
     /// The counts of the client and of the server.
     pub(crate) fn counts(&mut self) -> Result<[Counts; 2]> {
         let client = self.client.ask(&Order::Counts)?.parse()?;
@@ -99,32 +118,30 @@ impl Pair {
     }
 }
 
+const NO_PIPE: &str = "a child without pipes";
+
 /// This program again, as a child that is killed with this value.
-struct Process {
+pub(crate) struct Process {
     title: String,
     child: Child,
-    orders: ChildStdin,
     replies: BufReader<ChildStdout>,
     clock: ClockId,
 }
 
 impl Process {
     /// Returns once the child says that it is ready.
-    fn start(role: &str, setting: &[&str; 4]) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg(role)
-            .args(setting)
+    pub(crate) fn start(mut command: Command, role: &str, setting: &[&str]) -> Result<Self> {
+        command.arg(role).args(setting);
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .spawn()?;
-        let (Some(orders), Some(replies)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a child without pipes".into());
-        };
+            .spawn()
+            .map_err(|error| format!("{}: {error}", command.get_program().display()))?;
+        let replies = child.stdout.take().ok_or(NO_PIPE)?;
         let clock = ClockId::pid_cpu_clock_id(Pid::from_raw(child.id().try_into()?))?;
         let mut process = Self {
-            title: format!("{} ({role})", setting[0]),
+            title: format!("{role} {}", setting[0]),
             child,
-            orders,
             replies: BufReader::new(replies),
             clock,
         };
@@ -133,7 +150,8 @@ impl Process {
     }
 
     fn ask(&mut self, order: &Order) -> Result<String> {
-        writeln!(self.orders, "{order}").map_err(|error| format!("{}: {error}", self.title))?;
+        let orders = self.child.stdin.as_mut().ok_or(NO_PIPE)?;
+        writeln!(orders, "{order}").map_err(|error| format!("{}: {error}", self.title))?;
         self.reply()
     }
 
@@ -148,6 +166,15 @@ impl Process {
             return Err(format!("{}: {error}", self.title).into());
         }
         Ok(line.to_owned())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        // `wait` closes its standard input, which ends it.
+        let status = self.child.wait()?;
+        if !status.success() {
+            return Err(format!("{}: {status}", self.title).into());
+        }
+        Ok(())
     }
 
     fn cpu(&self) -> Result<Duration> {

@@ -2,7 +2,9 @@
 //! which a plain build leaves alone.
 //!
 //! ```text
-//! cargo bench --bench peers -- --ratios            # in time: 3 minutes, and up to 10 where a floor seems missed
+//! cargo bench --bench peers -- --ratios            # in time: 5 minutes, and up to 15 where floors seem missed
+//! cargo bench --bench peers -- --ratios --awake    # only with cores that are kept awake: 2 to 6
+//! cargo bench --bench peers -- --ratios --only 'two cores,1024,16'    # some of the cells
 //! cargo bench --bench peers -- --counts            # what can be counted exactly, less than one
 //! cargo bench --bench peers -- --instructions      # beside their goals, by valgrind: 3
 //! cargo bench --bench peers -- --instructions --check    # against benches/peers/instructions.txt: 1
@@ -28,7 +30,7 @@ fn main() -> ExitCode {
         .filter(|&word| word != "--bench")
         .collect();
     let (mode, options) = match words[..] {
-        ["--ratios"] => ("ratios", &[][..]),
+        ["--ratios", ref options @ ..] => ("ratios", options),
         ["--counts"] => ("counts", &[][..]),
         ["--instructions", ref options @ ..] => ("instructions", options),
         [] => {

@@ -1,6 +1,7 @@
 //! Calls and streams side by side: each contender echoes `bytes` messages between two processes
 //! over a unix socket. See README.md.
 
+mod awake;
 mod bare;
 mod baseline;
 mod callgrind;
@@ -29,6 +30,7 @@ use contender::Contender;
 use matrix::Plan;
 use nix::sys::signal::SigSet;
 use ours::{Every10s, Inline, Off, OnDemand};
+use ratios::Mode;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -57,7 +59,7 @@ const CONTENDERS: &[&str] = &[TTRPC_RUST, OURS, INLINE, BARE, TONIC];
 
 const USAGE: &str = "\
 usage: peers run [--quick] [--one-core | --two-workers] [--only PAYLOAD,IN_FLIGHT]...
-       peers ratios
+       peers ratios [--awake] [--only PLACE,BYTES,IN_FLIGHT]...
        peers counts
        peers instructions [--check | --write]
 
@@ -68,7 +70,9 @@ run prints the ratios of all contenders to the first:
   --only         cells to measure: `1KiB,16`, or one part alone: `1KiB`, `16`
 
 ratios, counts and instructions hold what is measured against what is to be reached, and exit with 1
-if that is missed. ratios measures time, in some minutes.
+if that is missed. ratios measures time, in some minutes:
+  --awake        only with cores that are kept awake (default: as the host is, and then so)
+  --only         cells to measure, by the words of their lines: `two cores,1024,16`, or some: `16`
 
 counts and instructions repeat, and take a minute or three. By valgrind, instructions also are:
   --check        compared with benches/peers/instructions.txt; exits with 1 if there are more
@@ -109,19 +113,20 @@ fn main() -> ExitCode {
         ["run", options @ ..] => plan(options)
             .and_then(|plan| matrix::run(&plan))
             .map(|()| true),
-        ["ratios"] => ratios::run(),
+        ["ratios", options @ ..] => ratios_plan(options).and_then(|plan| ratios::run(&plan)),
         ["counts"] => counts::run(),
         ["instructions"] => instructions::run(),
         ["instructions", "--check"] => baseline::check(),
         ["instructions", "--write"] => baseline::write().map(|()| true),
         ["serve" | "call", ..] => child(&arguments).map(|()| true),
+        ["spin", core] => awake::spin(core).map(|()| true),
         _ => Err(USAGE.into()),
     };
     match met {
         Ok(true) => return ExitCode::SUCCESS,
         Ok(false) => {}
         // The parent reads a child's standard output, so the reason goes there, as one line.
-        Err(error) if matches!(arguments.first(), Some(&"serve" | &"call")) => {
+        Err(error) if matches!(arguments.first(), Some(&"serve" | &"call" | &"spin")) => {
             println!("error: {}", error.to_string().replace('\n', " "));
         }
         Err(error) => eprintln!("{error}"),
@@ -149,6 +154,22 @@ fn plan(options: &[&str]) -> Result<Plan> {
                 let cells = options.next().ok_or(USAGE)?;
                 plan.only.push((*cells).to_owned());
             }
+            _ => return Err(format!("unknown option {option}\n\n{USAGE}").into()),
+        }
+    }
+    Ok(plan)
+}
+
+fn ratios_plan(options: &[&str]) -> Result<ratios::Plan> {
+    let mut plan = ratios::Plan {
+        modes: &[Mode::AsTheHostIs, Mode::Awake],
+        only: Vec::new(),
+    };
+    let mut options = options.iter();
+    while let Some(&option) = options.next() {
+        match option {
+            "--awake" => plan.modes = &[Mode::Awake],
+            "--only" => plan.only.push((*options.next().ok_or(USAGE)?).to_owned()),
             _ => return Err(format!("unknown option {option}\n\n{USAGE}").into()),
         }
     }

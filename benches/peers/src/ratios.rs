@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::awake::Spinners;
 use crate::child::{Order, Placement};
 use crate::goals::{GOALS, Goal, Measure, SLACK, Work};
 use crate::pair::{self, Pair, Sample, median};
@@ -17,8 +18,41 @@ const MEASURED: usize = 4;
 const WARM_UP: Duration = Duration::from_millis(100);
 const SLICE: Duration = Duration::from_millis(300);
 
+/// Whether cores sleep that have nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    AsTheHostIs,
+    Awake,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::AsTheHostIs => "as the host is",
+            Self::Awake => "with each core kept awake",
+        }
+    }
+
+    /// With many calls in flight, in a stream, and where both sides share a core, none is idle.
+    fn concerns(self, cell: &Cell) -> bool {
+        self == Self::AsTheHostIs
+            || (cell.work == Work::Calls
+                && cell.in_flight <= 16
+                && cell.placement != Placement::OneCore)
+    }
+}
+
+pub(crate) struct Plan {
+    pub(crate) modes: &'static [Mode],
+    /// Words that a cell's line begins with, separated by commas. Empty for all cells.
+    pub(crate) only: Vec<String>,
+}
+
 /// Returns whether every floor was met, or missed within the slack.
-pub(crate) fn run() -> Result<bool> {
+pub(crate) fn run(plan: &Plan) -> Result<bool> {
+    if plan.modes.iter().all(|&mode| plan.cells(mode).is_empty()) {
+        return Err("--only leaves no cell".into());
+    }
     let folder = pair::folder()?;
     println!(
         "Ratios: medians of {ROUNDS} rounds of {} ms, the contenders in turn, and the least and the \
@@ -32,22 +66,31 @@ pub(crate) fn run() -> Result<bool> {
         "", "bytes", "in flight", "what", "to", "ratio", "(least-most)"
     );
     let begun = Instant::now();
-    let cells = cells();
     let mut missed = 0;
-    for (number, cell) in cells.iter().enumerate() {
-        eprint!(
-            "\r[{:>2}/{} {:>3} s] {cell}          \r",
-            number + 1,
-            cells.len(),
-            begun.elapsed().as_secs()
-        );
-        missed += cell.judge(folder.path()).unwrap_or_else(|error| {
-            // A contender that fails is named, and the rest is still measured.
-            println!("{cell}  NOT MEASURED: {error}");
-            1
-        });
+    for &mode in plan.modes {
+        let cells = plan.cells(mode);
+        println!("{}:", mode.name());
+        let _spinners = match mode {
+            Mode::AsTheHostIs => None,
+            Mode::Awake => Some(Spinners::start()?),
+        };
+        for (number, cell) in cells.iter().enumerate() {
+            eprint!(
+                "\r[{:>2}/{} {:>3} s] {cell}          \r",
+                number + 1,
+                cells.len(),
+                begun.elapsed().as_secs()
+            );
+            missed += cell.judge(folder.path()).unwrap_or_else(|error| {
+                // A contender that fails is named, and the rest is still measured.
+                println!("{cell}  NOT MEASURED: {error}");
+                1
+            });
+        }
     }
-    missed += idle::judge(folder.path())?;
+    if plan.modes.contains(&Mode::AsTheHostIs) && plan.only.is_empty() {
+        missed += idle::judge(folder.path())?;
+    }
     println!(
         "\n{missed} of the floors missed, {} s",
         begun.elapsed().as_secs()
@@ -66,11 +109,20 @@ struct Cell {
 
 impl std::fmt::Display for Cell {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let place = match self.work {
-            Work::Calls => self.placement.name(),
-            Work::Streams => "streams",
-        };
-        write!(f, "{place:<11} {:>6} {:>9}", self.bytes, self.in_flight)
+        let Self {
+            bytes, in_flight, ..
+        } = self;
+        write!(f, "{:<11} {bytes:>6} {in_flight:>9}", self.place())
+    }
+}
+
+impl Plan {
+    fn cells(&self, mode: Mode) -> Vec<Cell> {
+        let is_wanted =
+            |cell: &Cell| self.only.is_empty() || self.only.iter().any(|only| cell.matches(only));
+        let mut cells = cells();
+        cells.retain(|cell| mode.concerns(cell) && is_wanted(cell));
+        cells
     }
 }
 
@@ -99,6 +151,19 @@ fn cells() -> Vec<Cell> {
 type Column = (&'static str, Vec<Sample>);
 
 impl Cell {
+    fn place(&self) -> &'static str {
+        match self.work {
+            Work::Calls => self.placement.name(),
+            Work::Streams => "streams",
+        }
+    }
+
+    fn matches(&self, only: &str) -> bool {
+        let (bytes, in_flight) = (self.bytes.to_string(), self.in_flight.to_string());
+        only.split(',')
+            .all(|word| [self.place(), &bytes, &in_flight].contains(&word))
+    }
+
     fn goals(&self) -> impl Iterator<Item = &'static Goal> {
         let cell = *self;
         GOALS.iter().filter(move |goal| {

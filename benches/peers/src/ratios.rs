@@ -7,7 +7,7 @@ use crate::awake::Spinners;
 use crate::child::{Order, Placement};
 use crate::goals::{GOALS, Goal, Measure, SLACK, Work};
 use crate::pair::{self, Pair, Sample, median};
-use crate::{Result, entry, idle};
+use crate::{INLINE, OURS, Result, entry, idle};
 
 const ROUNDS: usize = 5;
 
@@ -240,15 +240,15 @@ impl Cell {
                 let (least, most) = ratios().fold((f64::INFINITY, 0.0_f64), |(least, most), r| {
                     (least.min(r), most.max(r))
                 });
-                // The one other comparison: watched, to not watched.
-                let to = if goal.of == crate::OURS {
-                    goal.against
-                } else {
-                    "keepalive off, from on"
+                let to = match goal.of {
+                    OURS => goal.against.to_owned(),
+                    INLINE => format!("{}, from inline", goal.against),
+                    // Watched, to not watched.
+                    _ => "keepalive off, from on".to_owned(),
                 };
                 let verdict = match (bound.is_missed(ratio), bound.is_met(ratio)) {
                     (true, _) => "MISSED",
-                    (false, false) => "within the slack",
+                    (false, false) => bound.shortfall(),
                     (false, true) => "",
                 };
                 let rounds = match of.len() {

@@ -10,27 +10,15 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use crate::tuning::{
+    BUFFERS_TRIED, KEPT_LARGE_BYTES, KEPT_MEDIUM_BYTES, LARGE_BUFFER, MEDIUM_BUFFER,
+};
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Below this size an allocator is as fast.
-const MEDIUM: usize = 1 << 10;
-
-/// From this size on buffers are kept for the whole process: they are worth a lock.
-const LARGE: usize = 32 << 10;
-
-/// Bytes of large buffers kept in all: two frames of the largest size, or a hundred of 64 KiB.
-const KEPT: usize = 8 << 20;
-
-/// Bytes of medium buffers kept by a thread: what a batch of writes sets free at one time.
-const KEPT_BY_THREAD: usize = 256 << 10;
-
-/// The newest buffers among which one that fits is looked for.
-const TRIED: usize = 8;
-
-static LARGE_ONES: Mutex<Spare> = Mutex::new(Spare::new(KEPT));
+static LARGE_ONES: Mutex<Spare> = Mutex::new(Spare::new(KEPT_LARGE_BYTES));
 
 thread_local! {
-    static MEDIUM_ONES: RefCell<Spare> = const { RefCell::new(Spare::new(KEPT_BY_THREAD)) };
+    static MEDIUM_ONES: RefCell<Spare> = const { RefCell::new(Spare::new(KEPT_MEDIUM_BYTES)) };
 }
 
 /// Empty buffers, the oldest in front.
@@ -43,10 +31,10 @@ struct Spare {
 
 /// An empty buffer with room for `size` bytes.
 pub(crate) fn take(size: usize) -> Vec<u8> {
-    if size <= MEDIUM {
+    if size <= MEDIUM_BUFFER {
         return Vec::with_capacity(size);
     }
-    let spare = if size <= LARGE {
+    let spare = if size <= LARGE_BUFFER {
         MEDIUM_ONES.with_borrow_mut(|spare| spare.take(size))
     } else {
         lock(|spare| spare.take(size))
@@ -66,16 +54,16 @@ pub(crate) fn take_mut(size: usize) -> BytesMut {
 /// Keeps a buffer that is done with.
 pub(crate) fn give(mut buffer: Vec<u8>) {
     buffer.clear();
-    if buffer.capacity() > LARGE {
+    if buffer.capacity() > LARGE_BUFFER {
         lock(|spare| spare.give(buffer));
-    } else if buffer.capacity() > MEDIUM {
+    } else if buffer.capacity() > MEDIUM_BUFFER {
         MEDIUM_ONES.with_borrow_mut(|spare| spare.give(buffer));
     }
 }
 
 /// Keeps the memory of bytes that are done with, unless somebody else still reads them.
 pub(crate) fn give_bytes(mut bytes: Bytes) {
-    if bytes.len() > MEDIUM && bytes.is_unique() {
+    if bytes.len() > MEDIUM_BUFFER && bytes.is_unique() {
         // Or what is left of a frame would be moved to its front.
         bytes.advance(bytes.len());
         give(bytes.into());
@@ -106,7 +94,7 @@ impl Spare {
             return Some(last);
         }
         self.buffers.push_back(last);
-        let mut newest = self.buffers.iter().rev().take(TRIED);
+        let mut newest = self.buffers.iter().rev().take(BUFFERS_TRIED);
         let from_end = newest.position(|buffer| fits.contains(&buffer.capacity()))?;
         let buffer = self.buffers.remove(self.buffers.len() - 1 - from_end)?;
         self.bytes -= buffer.capacity();
@@ -135,12 +123,12 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_bounded_and_follows_the_sizes_in_use() {
-        let mut spare = Spare::new(KEPT);
+        let mut spare = Spare::new(KEPT_LARGE_BYTES);
         for _ in 0..1000 {
             spare.give(Vec::with_capacity(64 << 10));
         }
-        assert!(spare.bytes <= KEPT);
-        assert_eq!(spare.buffers.len(), KEPT / (64 << 10));
+        assert!(spare.bytes <= KEPT_LARGE_BYTES);
+        assert_eq!(spare.buffers.len(), KEPT_LARGE_BYTES / (64 << 10));
         for _ in 0..8 {
             spare.give(Vec::with_capacity(1 << 20));
         }
@@ -150,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_given_only_where_it_fits() {
-        let mut spare = Spare::new(KEPT);
+        let mut spare = Spare::new(KEPT_LARGE_BYTES);
         spare.give(Vec::with_capacity(100_000));
         assert!(spare.take(100_001).is_none(), "too small");
         assert!(spare.take(40_000).is_none(), "far too large");
@@ -183,7 +171,11 @@ mod tests {
 
     #[test]
     fn a_thread_keeps_medium_buffers_and_no_small_ones() {
-        for (size, kept) in [(MEDIUM, false), (MEDIUM + 1, true), (LARGE, true)] {
+        for (size, kept) in [
+            (MEDIUM_BUFFER, false),
+            (MEDIUM_BUFFER + 1, true),
+            (LARGE_BUFFER, true),
+        ] {
             let buffer = Vec::with_capacity(size);
             let place = buffer.as_ptr();
             give(buffer);

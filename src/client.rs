@@ -11,7 +11,7 @@ use tracing::debug;
 use crate::call::Call;
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::config::{ClientSettings, DriverThread, check_limits};
-use crate::connection::{ClientSide, Connection, Handle, Payload};
+use crate::connection::{Calls, ClientSide, Connection, Handle, Payload};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::{Keepalive, Peer};
@@ -171,12 +171,12 @@ impl Client {
 
     /// What to make of the peer now.
     pub fn peer(&self) -> Peer {
-        self.handle.shared().snapshot().peer()
+        self.snapshot().peer()
     }
 
     /// What is known about the peer now. Does not touch the connection.
     pub fn snapshot(&self) -> Snapshot {
-        self.handle.snapshot()
+        self.handle.shared().snapshot()
     }
 
     /// The server's process and user, on a unix socket. They were asked for once, when the
@@ -398,8 +398,14 @@ impl ClientBuilder {
         self.check()?;
         let settings = self.settings;
         debug!(?settings, "a client has a connection");
-        let side = ClientSide::new(settings.limits.late_records);
-        let connection = Connection::new(stream, side, &settings.keepalive, settings.driver_thread);
+        let side = (ClientSide, Calls::new(settings.limits));
+        let connection = Connection::new(
+            stream,
+            side,
+            usize::MAX,
+            &settings.keepalive,
+            settings.driver_thread,
+        );
         let handle = Handle::new(connection.shared().clone(), settings);
         connection.spawn();
         Ok(Client { handle })

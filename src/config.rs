@@ -223,7 +223,7 @@ impl Default for ServerLimits {
     }
 }
 
-/// Refuses a limit of nothing: such a connection could never make progress.
+/// Refuses a limit of zero: such a connection could never make progress.
 pub(crate) fn check_limits(limits: &[(&'static str, usize)]) -> Result<(), ConfigError> {
     match limits.iter().find(|(_, value)| *value == 0) {
         Some((setting, _)) => Err(ConfigError::ZeroLimit { setting }),

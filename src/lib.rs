@@ -255,7 +255,7 @@
 //! | [`Announced`](ConnectionError::Announced) | the peer closed it, and had said so |
 //! | [`Reset`](ConnectionError::Reset), [`BrokenPipe`](ConnectionError::BrokenPipe), [`Io`](ConnectionError::Io) | the operating system's error, kept as the source |
 //! | [`Protocol`](ConnectionError::Protocol) | what came is not ttrpc |
-//! | [`Dead`](ConnectionError::Dead) | keepalive convicted the peer: silent, or not reading |
+//! | [`Dead`](ConnectionError::Dead) | keepalive convicted the peer: silent, or [not reading](DeadReason::NotReading) |
 //! | [`Abandoned`](ConnectionError::Abandoned) | the runtime that drove it is gone |
 //!
 //! ttrpc has no frame for *I am going*. A server of this crate that shuts down refuses new calls with
@@ -376,9 +376,12 @@
 //!   blocked. Not a frame: a large one may take its time. Not what is sent: a write that the kernel
 //!   takes at once says nothing of the peer, so one who only sends is asked like one who is idle.
 //! - **A verdict** is found at the deadline of each late call. A quarter of a second before it the
-//!   peer is asked with a PING, and at the deadline the socket is looked at once more.
+//!   peer is asked with a PING, and at the deadline the socket is looked at once more. If the driver
+//!   does not run, the caller's own clock ends the call, later by a quarter of that time.
 //! - **A conviction** ends a connection that is watched ([`Keepalive::every`]): the peer left a
-//!   PING without any evidence of life for the whole timeout, while this side was looking.
+//!   PING without any evidence of life for the whole timeout, while this side was looking. So does
+//!   a peer that takes no bytes and sends none. One that speaks is alive, whatever it does not read,
+//!   unless [`Keepalive::write_stall`] says for how long it may not.
 //! - *The timer fired* is not *the peer was silent*. Time in which this process did not run is not
 //!   held against the peer, and before it is judged the kernel is asked whether bytes wait.
 //!
@@ -483,6 +486,7 @@ pub mod status;
 mod streaming;
 mod streams;
 pub mod transport;
+mod tuning;
 pub mod wire;
 
 pub use backoff::Backoff;

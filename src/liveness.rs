@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub use publisher::{Publisher, Traffic};
 use crate::clock::Clock;
 use crate::error::ConnectionError;
 use crate::keepalive::{self, DeadReason, Evidence, Peer, Support, View};
+use crate::wire::Flags;
 
 /// What is believed about a connection's peer.
 #[derive(Clone, Debug)]
@@ -43,6 +45,8 @@ impl fmt::Display for State {
         match self {
             Self::Alive => f.write_str("alive"),
             Self::Suspect => f.write_str("suspect"),
+            // It may live all the same, and speak.
+            Self::Dead(DeadReason::NotReading) => f.write_str("ended (not reading)"),
             Self::Dead(reason) => write!(f, "dead ({reason})"),
             Self::Closed(end) => write!(f, "closed ({end})"),
         }
@@ -87,7 +91,7 @@ impl Known {
     }
 
     /// Takes over what is known at `now`, and the first end. Returns whether watchers have something
-    /// new to see: a state, the support, a flag or the end, never a byte.
+    /// new to see.
     fn update(
         &mut self,
         now: Duration,
@@ -115,13 +119,34 @@ impl Known {
         self.traffic.oldest_call = None;
     }
 
-    fn visible(&self) -> impl PartialEq + use<> {
-        let view = &self.view;
-        (
-            (view.state, self.end.is_some(), view.support, view.peer),
-            (view.handlers_stalled, view.overdue, view.local_stall),
-            view.write_blocked_since.is_some(),
-        )
+    fn visible(&self) -> (bool, Shown) {
+        (self.end.is_some(), Shown::of(&self.view))
+    }
+}
+
+/// What watchers are woken for when it changes: a state, the support or a flag, never a byte.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shown {
+    state: keepalive::State,
+    support: Support,
+    peer: Peer,
+    pong_flags: Flags,
+    overdue: bool,
+    local_stall: Option<Duration>,
+    write_blocked: bool,
+}
+
+impl Shown {
+    pub(crate) fn of(view: &View) -> Self {
+        Self {
+            state: view.state,
+            support: view.support,
+            peer: view.peer,
+            pong_flags: view.pong_flags,
+            overdue: view.overdue,
+            local_stall: view.local_stall,
+            write_blocked: view.write_blocked_since.is_some(),
+        }
     }
 }
 
@@ -205,7 +230,8 @@ impl Snapshot {
 
     /// Whether the peer's newest PONG said that its handlers do not run.
     pub fn handlers_stalled(&self) -> bool {
-        self.known.view.handlers_stalled
+        let flags = self.known.view.pong_flags;
+        flags.contains(Flags::HANDLERS_STALLED)
     }
 
     /// The length of the newest pause of this side during which it could not have seen the peer.
@@ -248,17 +274,6 @@ impl Snapshot {
         }
     }
 
-    /// The same with these calls, which have begun and are not known yet.
-    pub(crate) fn with_calls(mut self, began: impl Iterator<Item = Duration>) -> Self {
-        let traffic = &mut self.known.traffic;
-        for began in began {
-            traffic.calls_in_flight += 1;
-            let oldest = traffic.oldest_call.into_iter().chain([began]).min();
-            traffic.oldest_call = oldest;
-        }
-        self
-    }
-
     /// What an error of this moment would carry.
     pub(crate) fn evidence(&self) -> Evidence {
         self.known.view.evidence(self.clock.now())
@@ -279,7 +294,14 @@ impl Snapshot {
 pub struct Liveness {
     clock: Clock,
     known: watch::Receiver<Known>,
+    /// Who knows more than what watchers are told of. `None` if that is all.
+    source: Option<Arc<dyn Source>>,
     next: Next,
+}
+
+/// Knows the present state of a connection.
+pub(crate) trait Source: Send + Sync {
+    fn snapshot(&self) -> Snapshot;
 }
 
 type Changed = Pin<Box<dyn Future<Output = watch::Receiver<Known>> + Send + Sync>>;
@@ -294,17 +316,21 @@ enum Next {
 }
 
 impl Liveness {
-    fn new(known: watch::Receiver<Known>, clock: Clock) -> Self {
+    fn new(known: watch::Receiver<Known>, clock: Clock, source: Option<Arc<dyn Source>>) -> Self {
         Self {
             clock,
             known,
+            source,
             next: Next::Present,
         }
     }
 
     /// What is known now. Does not take part in what the stream yields.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.known.borrow().clone(), self.clock)
+        match &self.source {
+            Some(source) => source.snapshot(),
+            None => Snapshot::new(self.known.borrow().clone(), self.clock),
+        }
     }
 
     /// The next snapshot, like the stream's: `None` after the final one.
@@ -349,7 +375,7 @@ impl Stream for Liveness {
 
 impl Clone for Liveness {
     fn clone(&self) -> Self {
-        Self::new(self.known.clone(), self.clock)
+        Self::new(self.known.clone(), self.clock, self.source.clone())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture, poll_fn};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,9 +13,10 @@ use futures_core::Stream;
 use crate::call::outcome;
 use crate::codec::{Decode, Encode};
 use crate::connection::{
-    self, Guard, Handle, Messages, NotSent, Outgoing, Outlet, Payload, Received, StreamEnd,
+    Calls, Handle, Messages, NotSent, Outgoing, Outlet, OwnClock, Payload, Received, StreamEnd,
+    StreamGuard,
 };
-use crate::error::{ConnectionError, Error};
+use crate::error::Error;
 use crate::hook::Outcome;
 use crate::wire::{Flags, Response};
 
@@ -63,23 +64,24 @@ impl<'a, H: 'a> StreamCall<'a, H> {
         self
     }
 
-    fn new<W: connection::Wait + Send + 'a>(
+    fn new(
         handle: &'a Handle,
         outgoing: Outgoing<'a>,
-        halves: impl FnOnce(Half, Outlet<connection::Command>, W) -> H + Send + 'a,
+        takes_messages: bool,
+        halves: impl FnOnce(Half) -> H + Send + 'a,
     ) -> Self {
         Self {
             handle,
             outgoing,
-            open: Box::new(|handle, outgoing| {
+            open: Box::new(move |handle, outgoing| {
                 Box::pin(async move {
                     let timeout = outgoing.timeout;
-                    let (guard, outlet, waited_on) = handle.open(outgoing).await?;
-                    let half = Half {
+                    let guard = handle.open(outgoing, takes_messages).await?;
+                    Ok(halves(Half {
                         guard: Arc::new(guard),
                         timeout,
-                    };
-                    Ok(halves(half, outlet, waited_on))
+                        outbox_bytes: handle.settings().limits.outbox_bytes,
+                    }))
                 })
             }),
         }
@@ -95,8 +97,8 @@ impl<'a, R: 'a> StreamCall<'a, Receiver<R>> {
         decode: Decode<R>,
     ) -> Self {
         let outgoing = outgoing((handle, service, method), Flags::REMOTE_CLOSED, request);
-        Self::new(handle, outgoing, move |half, _, messages| {
-            Receiver::new(half, messages, decode)
+        Self::new(handle, outgoing, true, move |half| {
+            Receiver::new(half, decode)
         })
     }
 }
@@ -109,9 +111,9 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Reply<R>)> {
         (encode, decode): (Encode<Q>, Decode<R>),
     ) -> Self {
         let outgoing = outgoing((handle, service, method), OPEN, Payload::Bytes(&[]));
-        Self::new(handle, outgoing, move |half, outlet, reply| {
-            let sender = Sender::new(&half, outlet, encode);
-            (sender, Reply::new(half, reply, decode))
+        Self::new(handle, outgoing, false, move |half| {
+            let sender = Sender::new(&half, encode);
+            (sender, Reply::new(half, decode))
         })
     }
 }
@@ -124,9 +126,9 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
         (encode, decode): (Encode<Q>, Decode<R>),
     ) -> Self {
         let outgoing = outgoing((handle, service, method), OPEN, Payload::Bytes(&[]));
-        Self::new(handle, outgoing, move |half, outlet, messages| {
-            let sender = Sender::new(&half, outlet, encode);
-            (sender, Receiver::new(half, messages, decode))
+        Self::new(handle, outgoing, true, move |half| {
+            let sender = Sender::new(&half, encode);
+            (sender, Receiver::new(half, decode))
         })
     }
 }
@@ -172,8 +174,9 @@ impl<H> fmt::Debug for StreamCall<'_, H> {
 /// What both halves of a call keep. With the last of them the call ends here.
 #[derive(Clone, Debug)]
 struct Half {
-    guard: Arc<Guard>,
+    guard: Arc<StreamGuard>,
     timeout: Option<Duration>,
+    outbox_bytes: usize,
 }
 
 impl Half {
@@ -196,18 +199,20 @@ impl Half {
 /// [`finish`](Self::finish) does: ttrpc has no message that says otherwise. A server that must tell
 /// a caller that is done from one that gave up needs a message of its own for that.
 pub struct Sender<Q: ?Sized> {
-    outlet: Outlet<connection::Command>,
+    outlet: Outlet<Calls>,
     encode: Encode<Q>,
     /// Behind the outlet in the order of drops: the half-close goes out before the call ends.
-    _guard: Arc<Guard>,
+    guard: Arc<StreamGuard>,
+    own_clock: OwnClock,
 }
 
 impl<Q: ?Sized> Sender<Q> {
-    fn new(half: &Half, outlet: Outlet<connection::Command>, encode: Encode<Q>) -> Self {
+    fn new(half: &Half, encode: Encode<Q>) -> Self {
         Self {
-            outlet,
+            outlet: half.guard.outlet(half.outbox_bytes),
             encode,
-            _guard: Arc::clone(&half.guard),
+            own_clock: half.guard.own_clock(),
+            guard: Arc::clone(&half.guard),
         }
     }
 
@@ -230,12 +235,18 @@ impl<Q: ?Sized> Sender<Q> {
     /// without polling it: messages of a connection are let in in their order, and those of other
     /// streams wait behind it.
     pub async fn send(&mut self, message: &Q) -> Result<(), Error> {
-        let encode = self.encode;
-        let sent = self
-            .outlet
-            .send(|id, frame| encode(id, message, frame))
-            .await;
-        sent.map_err(|not_sent| match not_sent {
+        let Self {
+            outlet,
+            encode,
+            guard,
+            own_clock,
+        } = self;
+        let mut sending = pin!(outlet.send(|id, frame| encode(id, message, frame)));
+        let sent = poll_fn(|cx| {
+            own_clock.poll(cx, guard.shared());
+            sending.as_mut().poll(cx)
+        });
+        sent.await.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => Error::RequestTooLarge(oversized),
             NotSent::Ended => Error::StreamEnded,
             NotSent::Connection(end) => end.into(),
@@ -274,16 +285,18 @@ impl<Q: ?Sized> fmt::Debug for Sender<Q> {
 /// ttrpc can say, and what it still sends is dropped.
 #[must_use = "messages wait in memory until they are taken"]
 pub struct Receiver<R> {
-    messages: Messages<StreamEnd>,
+    messages: Messages<Calls>,
     decode: Decode<R>,
     half: Half,
+    own_clock: OwnClock,
 }
 
 impl<R> Receiver<R> {
-    fn new(half: Half, messages: Messages<StreamEnd>, decode: Decode<R>) -> Self {
+    fn new(half: Half, decode: Decode<R>) -> Self {
         Self {
-            messages,
+            messages: half.guard.messages(),
             decode,
+            own_clock: half.guard.own_clock(),
             half,
         }
     }
@@ -303,11 +316,12 @@ impl<R> Receiver<R> {
         poll_fn(|cx| self.poll_message(cx)).await
     }
 
-    fn poll_message(&mut self, cx: &Context<'_>) -> Poll<Option<Result<R, Error>>> {
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<R, Error>>> {
+        self.own_clock.poll(cx, self.half.guard.shared());
         let message = match ready!(self.messages.poll_next(cx)) {
             None => Err(None),
             Some(Ok(message)) => Ok(message),
-            Some(Err(StreamEnd::Failed(error))) => Err(Some(error)),
+            Some(Err(StreamEnd::Failed(error))) => Err(Some(*error)),
             Some(Err(StreamEnd::Response(envelope))) => {
                 match self.half.decode_response(&envelope) {
                     // A success that has no message is the plain end.
@@ -350,16 +364,16 @@ impl<R> fmt::Debug for Receiver<R> {
 /// here.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reply<R> {
-    reply: connection::Reply,
     decode: Decode<R>,
     half: Half,
+    own_clock: OwnClock,
 }
 
 impl<R> Reply<R> {
-    fn new(half: Half, reply: connection::Reply, decode: Decode<R>) -> Self {
+    fn new(half: Half, decode: Decode<R>) -> Self {
         Self {
-            reply,
             decode,
+            own_clock: half.guard.own_clock(),
             half,
         }
     }
@@ -369,8 +383,9 @@ impl<R> Future for Reply<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let result = ready!(Pin::new(&mut self.reply).poll(cx));
-        let envelope = result.unwrap_or_else(|_| Err(ConnectionError::Abandoned.into()));
+        let this = &mut *self;
+        this.own_clock.poll(cx, this.half.guard.shared());
+        let envelope = ready!(this.half.guard.poll_response(cx));
         let payload = envelope.and_then(|envelope| self.half.decode_response(&envelope));
         let result = payload.and_then(|payload| {
             (self.decode)(Received::Own(payload)).map_err(Error::InvalidMessage)

@@ -316,7 +316,7 @@ async fn settings_in_use_can_be_read_and_are_logged_once() {
     let keepalive = settings.keepalive.settings();
     assert_eq!(keepalive.every, Some(secs(7)));
     let timeouts = (keepalive.timeout, keepalive.write_stall);
-    assert_eq!(timeouts, (secs(8), secs(8)));
+    assert_eq!(timeouts, (secs(8), None));
     assert_eq!(keepalive.jitter, 9);
     assert_eq!(
         (settings.call_timeout, settings.limits.calls),

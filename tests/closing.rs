@@ -313,25 +313,31 @@ impl Wake for Witness {
 // B11: whoever acts on the end finds no call half ended, on whatever thread it runs.
 #[tokio::test(start_paused = true)]
 async fn closed_resolves_after_the_calls_have_failed() {
-    let (client, peer) = scripted(Keepalive::off(), 64 << 10);
-    let mut call = {
-        let client = client.clone();
-        Box::pin(async move { say(&client).await.is_ok() })
-    };
-    poll_once(call.as_mut());
-    let closed = {
-        let client = client.clone();
-        Box::pin(async move { client.closed().await })
-    };
-    let witness = Arc::new(Witness {
-        closed: Mutex::new(closed),
-        call: Mutex::new(call),
-        found: Mutex::default(),
-    });
-    Arc::clone(&witness).wake();
-    drop(peer);
-    sleep(ms(1)).await;
-    assert_eq!(*witness.found.lock().unwrap(), [true], "the call has ended");
+    let watch = Keepalive::every(secs(1)).timeout(secs(1));
+    for goes in [false, true] {
+        let (client, mut peer) = scripted(watch.clone(), 64 << 10);
+        peer.answer_ping().await;
+        let mut call = {
+            let client = client.clone();
+            Box::pin(async move { say(&client).await.is_ok() })
+        };
+        poll_once(call.as_mut());
+        let closed = {
+            let client = client.clone();
+            Box::pin(async move { client.closed().await })
+        };
+        let witness = Arc::new(Witness {
+            closed: Mutex::new(closed),
+            call: Mutex::new(call),
+            found: Mutex::default(),
+        });
+        Arc::clone(&witness).wake();
+        // Otherwise it is convicted.
+        let peer = Some(peer).filter(|_| !goes);
+        sleep(secs(3)).await;
+        assert_eq!(*witness.found.lock().unwrap(), [true], "the call has ended");
+        drop(peer);
+    }
 }
 
 async fn last(liveness: &mut Liveness) -> State {

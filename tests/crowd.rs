@@ -45,3 +45,22 @@ async fn calls_that_are_late_at_once_end_at_once() {
 async fn calls_that_wait_for_room_and_are_late_at_once_end_at_once() {
     all_are_late(Client::builder().call_limit(1)).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_are_dropped_in_any_order_are_gone_at_once() {
+    // It takes nothing, so that all of them are queued.
+    let (here, _there) = tokio::io::duplex(1);
+    let client = Client::builder().attach(here).unwrap();
+    let mut calls: Vec<_> = (0..CALLS).map(|_| Some(Box::pin(say(&client)))).collect();
+    for call in calls.iter_mut().flatten() {
+        poll_once(call.as_mut());
+    }
+    let start = Instant::now();
+    // In steps that meet each of them once: the two numbers have no common divisor.
+    for step in 0..CALLS {
+        drop(calls[step * 7919 % CALLS].take());
+    }
+    let spent = start.elapsed();
+    assert!(spent < BEARABLE, "{spent:?}");
+    assert_eq!(client.snapshot().calls_in_flight(), 0);
+}

@@ -80,6 +80,23 @@ async fn the_stream_yields_the_present_and_then_each_change_and_ends() {
 }
 
 // T61
+// The driver has no turn in between.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_in_flight_from_its_begin_to_its_drop_whoever_asks() {
+    let (client, _peer) = scripted(Keepalive::off(), 64 << 10);
+    let liveness = client.liveness();
+    let seen = || {
+        let (client, liveness) = (client.snapshot(), liveness.snapshot());
+        [client.calls_in_flight(), liveness.calls_in_flight()]
+    };
+    assert_eq!(seen(), [0, 0]);
+    let mut call = Box::pin(say(&client));
+    poll_once(call.as_mut());
+    assert_eq!(seen(), [1, 1]);
+    drop(call);
+    assert_eq!(seen(), [0, 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_watcher_that_comes_late_sees_the_newest_state_and_the_counters_see_all() {
     let (client, mut peer) = scripted(watch(), 64 << 10);

@@ -72,6 +72,32 @@ async fn a_silent_peer_is_asked_after_the_interval_and_convicted_after_the_timeo
     assert!(peer.next().await.is_none(), "the socket is closed");
 }
 
+// N38: the timer fires, and a call starts, while bytes lie in the socket.
+#[tokio::test(start_paused = true)]
+async fn a_paused_driver_that_finds_bytes_sends_no_ping() {
+    let (client, mut peer) = scripted(watch(), 64 << 10);
+    peer.answer_ping().await;
+    sleep(ms(1)).await;
+    for _ in 0..10 {
+        pause(ms(1500));
+        peer.send(pong(PING_STREAM_ID, Flags::NONE, &[0; 8])).await;
+        let mut call = Box::pin(say(&client));
+        poll_once(call.as_mut());
+        let (id, _) = peer.request().await;
+        peer.respond(id).await;
+        call.await.unwrap();
+        peer.silence(ms(900)).await;
+    }
+    assert_eq!(client.snapshot().counters().keepalive.pings_sent, 1);
+
+    // The twin: it finds none.
+    pause(ms(1500));
+    let call = tokio::spawn(async move { say(&client).await });
+    peer.request().await;
+    peer.ping().await;
+    call.abort();
+}
+
 // The clock is read before the socket is asked.
 #[tokio::test(start_paused = true)]
 async fn time_that_passes_while_the_socket_is_asked_is_not_held_against_the_peer() {

@@ -246,6 +246,46 @@ async fn dropped_calls_free_their_room_for_those_that_wait() {
     waiting.await.unwrap().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_room_fails_with_its_connection() {
+    let client = Client::builder().keepalive(Keepalive::off()).call_limit(1);
+    let (client, _peer) = attached(client, 64 << 10);
+    let mut first = Box::pin(say(&client));
+    poll_once(first.as_mut());
+    let waiting = {
+        let client = client.clone();
+        tokio::spawn(async move { say(&client).await })
+    };
+    sleep(ms(1)).await;
+    client.abort();
+    let ended = timeout(secs(1), waiting).await.expect("it is told");
+    assert!(ended.unwrap().unwrap_err().is_connection());
+}
+
+// It may lie in a `select!` and not be polled for long.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_expires_unpolled_keeps_no_place() {
+    let client = Client::builder().keepalive(Keepalive::off()).call_limit(1);
+    let (client, mut peer) = attached(client, 64 << 10);
+    let mut first = Box::pin(say(&client));
+    poll_once(first.as_mut());
+    let mut unpolled = Box::pin(say_within(&client, secs(1)));
+    poll_once(unpolled.as_mut());
+    let behind = {
+        let client = client.clone();
+        tokio::spawn(async move { say(&client).await })
+    };
+    assert_eq!(peer.request().await.0, 1);
+    sleep(secs(2)).await;
+    peer.respond(1).await;
+    first.await.unwrap();
+    let next = timeout(secs(1), peer.request()).await;
+    assert_eq!(next.expect("there is room").0, 3);
+    peer.respond(3).await;
+    behind.await.unwrap().unwrap();
+    assert!(unpolled.await.unwrap_err().is_deadline());
+}
+
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Refuses every write until it `opens`. Then it polls a call that waits for room in the middle

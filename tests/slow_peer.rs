@@ -297,8 +297,9 @@ impl Wake for Meddler {
         let mut call = Box::pin(async move { drop(say_within(&other, ms(10)).await) });
         let mut cx = Context::from_waker(Waker::noop());
         let _ = call.as_mut().poll(&mut cx);
-        // The one before it is dropped here.
-        *self.call.lock().unwrap() = Some(call);
+        // The one before it is dropped behind the lock: that makes room, and so wakes the next.
+        let before = self.call.lock().unwrap().replace(call);
+        drop(before);
     }
 }
 
@@ -344,5 +345,47 @@ async fn nobody_is_woken_under_a_lock() {
     }
     assert!(waiting.is_empty(), "{} wait for ever", waiting.len());
     assert!(meddler.woken.load(Ordering::Relaxed) >= 8);
-    meddler.call.lock().unwrap().take();
+    let last = meddler.call.lock().unwrap().take();
+    drop(last);
+}
+
+// The last waker of a task may drop the task, and with it whatever that holds of the connection.
+#[tokio::test(start_paused = true)]
+async fn no_waker_is_dropped_under_a_lock() {
+    struct Task(Client);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    impl Drop for Task {
+        fn drop(&mut self) {
+            self.0.snapshot();
+        }
+    }
+
+    let builder = Client::builder().keepalive(Keepalive::off()).call_limit(1);
+    let (client, _freezer) = pair(echo().build().unwrap(), builder, 64 << 10);
+    let poll = |future: Pin<&mut dyn Future<Output = ()>>| {
+        let waker = Waker::from(Arc::new(Task(client.clone())));
+        assert!(future.poll(&mut Context::from_waker(&waker)).is_pending());
+    };
+    // One runs, the other waits for room.
+    let calls = [(); 2].map(|()| async { drop(sleep_within(&client, ms(20), secs(1)).await) });
+    let mut calls = calls.map(Box::pin);
+    for _ in 0..2 {
+        for call in &mut calls {
+            poll(call.as_mut());
+        }
+    }
+    drop(calls);
+
+    let request = StringValue::new();
+    let stream = client.server_stream::<_, StringValue>("demo.Echo", "Nothing", &request);
+    let mut receiver = stream.await.unwrap();
+    for _ in 0..2 {
+        let mut next = Box::pin(async { drop(receiver.next().await) });
+        poll(next.as_mut());
+    }
+    drop(receiver);
 }

@@ -15,6 +15,7 @@ use futures_core::Stream;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::timeout;
+use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{Client, Code, Context, Error, Requests, Responses, Server, Status};
 
 #[tokio::test(start_paused = true)]
@@ -282,4 +283,16 @@ async fn a_stream_outlives_the_last_handle_and_then_the_connection_closes() {
     timeout(secs(1), async { while liveness.next().await.is_some() {} })
         .await
         .expect("it closes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_receiver_behind_the_last_handle_closes_the_connection() {
+    let (client, mut peer) = scripted(Keepalive::off(), 64 << 10);
+    let receiver = client.server_stream_bytes(SERVICE, "Down", b"").await;
+    assert_eq!(peer.request().await.0, 1);
+    drop(client);
+    peer.silence(secs(1)).await;
+    drop(receiver);
+    let next = timeout(secs(1), peer.next()).await;
+    assert!(next.expect("it is closed").is_none());
 }

@@ -114,6 +114,30 @@ async fn a_message_that_waits_for_room_learns_that_its_stream_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_ended() {
+    let client = Client::builder()
+        .keepalive(Keepalive::off())
+        .outbox_limit(200);
+    let (client, mut peer) = attached(client, 64);
+    let (mut first, reply) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    let (mut second, _second) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    peer.request().await;
+    peer.request().await;
+    first.send(&[1; 300]).await.unwrap();
+    let mut unpolled = Box::pin(first.send(&[1; 300]));
+    poll_once(unpolled.as_mut());
+    let behind = tokio::spawn(async move { second.send(&[2; 300]).await });
+    tokio::time::sleep(secs(1)).await;
+    peer.respond(1).await;
+    reply.await.unwrap();
+    // The first message had begun.
+    assert_eq!(peer.expect_data().await.0, 1);
+    let sent = timeout(secs(1), behind).await;
+    sent.expect("there is room").unwrap().unwrap();
+    assert!(matches!(unpolled.await, Err(Error::StreamEnded)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_needs_no_room_among_the_calls() {
     let client = Client::builder().call_limit(1).outbox_limit(100);
     let client = pair(streams().build().unwrap(), client, 64).0;

@@ -8,6 +8,7 @@
 mod support;
 
 use std::future::Future;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -17,10 +18,11 @@ use support::*;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, advance, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
+use ttrpc_keepalive::transport::Shortcut;
 use ttrpc_keepalive::wire::{
-    Flags, Raw, RequestHead, encode_data, encode_request, encode_response, pong,
+    Flags, Raw, RequestHead, encode_data, encode_request, encode_response,
 };
-use ttrpc_keepalive::{Client, Code, Context, Responses, Server, Verdict};
+use ttrpc_keepalive::{Client, Code, Context, Dispatch, Responses, Server, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
 
@@ -78,20 +80,13 @@ async fn a_first_request_made_within_a_turn_goes_behind_its_ping() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_without_any_time_made_within_a_turn_is_not_sent() {
-    let (client, mut peer, hook) = meddled(Keepalive::off());
+async fn a_call_without_any_time_is_not_sent() {
+    let (client, mut peer, _) = meddled(Keepalive::off());
     sleep(ms(100)).await;
-    let caller = client.clone();
-    let call = begin_at_read(&hook, Instant::now(), 1, async move {
-        say_within(&caller, ms(0)).await
-    });
-    // Commands are taken after each read that finds something.
-    peer.send(pong(1, Flags::NONE, &[])).await;
-    peer.silence(secs(1)).await;
-    let call = call.lock().unwrap().take().unwrap();
-    let error = call.await.unwrap_err();
+    let error = say_within(&client, ms(0)).await.unwrap_err();
     assert!(error.is_deadline());
     assert!(error.late_answer().is_none(), "it was never sent");
+    peer.silence(secs(1)).await;
 }
 
 // The driver has taken what it was told in this turn, and the timer was said to fire in time; the
@@ -102,9 +97,9 @@ async fn a_call_made_within_a_turn_ends_at_its_deadline() {
     let start = Instant::now();
     let (reply, ()) = tokio::join!(say_within(&client, secs(2)), peer.first_exchange());
     reply.unwrap();
-    // The timer for that call fires all the same, and costs two turns.
+    // The timer for that call fires all the same, and costs a turn.
     let caller = client.clone();
-    let call = begin_at_read(&hook, start + ms(1750), 2, async move {
+    let call = begin_at_read(&hook, start + ms(1750), 1, async move {
         say_within(&caller, secs(1)).await
     });
     sleep(secs(2)).await;
@@ -137,6 +132,91 @@ fn shortcuts() -> (Client, Peer<UnixStream>, Arc<AtomicU32>) {
         .attach(transport)
         .unwrap();
     (client, Peer::new(there), shortcuts)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_asks_at_once_whatever_the_driver_waits_for() {
+    let (client, mut peer) = scripted(Keepalive::every(secs(10)), 64 << 10);
+    peer.answer_ping().await;
+    sleep(secs(1)).await;
+    let start = Instant::now();
+    let (answered, ()) = tokio::join!(client.probe(secs(60)), peer.answer_ping());
+    answered.unwrap();
+    assert_passed(start, secs(0));
+}
+
+/// Leaves the first write to the driver, and keeps the caller of the second one for a while.
+#[derive(Default)]
+struct Slow(AtomicU32);
+
+impl Shortcut for Slow {
+    fn try_write(&self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.0.fetch_add(1, Relaxed) == 1 {
+            std::thread::sleep(ms(600));
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
+// Before the write has ended nobody knows whether there will be an answer.
+#[test]
+fn a_call_whose_frame_is_being_written_at_its_deadline_is_judged_behind_the_write() {
+    on_threads(async {
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let transport = Hooked::new(here).with_shortcut(Arc::new(Slow::default()));
+        let client = Client::builder().keepalive(Keepalive::off());
+        let client = client.attach(transport).unwrap();
+        let mut peer = Peer::new(there);
+        sleep(ms(20)).await;
+        // The driver is to run in the middle of the write.
+        let mut first = Box::pin(say_within(&client, ms(200)));
+        poll_once(first.as_mut());
+        assert_eq!(peer.request().await.0, 1);
+        sleep(ms(20)).await;
+        drop(first);
+        let caller = client.clone();
+        let call = tokio::spawn(async move { say_within(&caller, ms(250)).await });
+        let error = call.await.unwrap().unwrap_err();
+        assert!(error.is_deadline(), "{error}");
+        assert!(error.late_answer().is_none(), "{error}");
+        peer.silence(ms(100)).await;
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_deadline_although_another_one_has_longer() {
+    let (client, _peer) = scripted(Keepalive::off(), 64 << 10);
+    let mut other = Box::pin(say_within(&client, secs(10)));
+    poll_once(other.as_mut());
+    sleep(ms(1)).await;
+    let start = Instant::now();
+    let late = say_within(&client, secs(1)).await;
+    assert!(late.unwrap_err().is_deadline());
+    assert_passed(start, secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_its_caller_wrote_ends_at_its_deadline() {
+    let (client, _peer, shortcuts) = shortcuts();
+    sleep(ms(1)).await;
+    let start = Instant::now();
+    let late = timeout(secs(60), say_within(&client, secs(1))).await;
+    assert!(late.unwrap().unwrap_err().is_deadline());
+    assert_passed(start, secs(1));
+    assert_eq!(shortcuts.load(Relaxed), 1);
+}
+
+// It did not read because of that answer, so nobody would wake it for the next request.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_answer_was_taken_within_a_turn_reads_on() {
+    let server = echo().dispatch(Dispatch::Inline).owed_limit(1000);
+    let client = Client::builder().keepalive(Keepalive::off());
+    let (client, _) = pair(server.build().unwrap(), client, 1 << 20);
+    for _ in 0..3 {
+        let call = client.call_bytes("demo.Echo", "Large", b"100000");
+        let answer = call.timeout(secs(1)).await.unwrap();
+        assert_eq!(answer.len(), 100_000);
+    }
 }
 
 #[tokio::test]

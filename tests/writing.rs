@@ -7,7 +7,7 @@
 
 mod support;
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,9 +15,10 @@ use std::task::{Context, Poll};
 
 use support::*;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream, ReadBuf};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::{Flags, MessageType, ping};
+use ttrpc_keepalive::transport::Shortcut;
+use ttrpc_keepalive::wire::{Flags, MessageType, PING_STREAM_ID, ping, pong};
 use ttrpc_keepalive::{ByteStream, Client, DeadReason, State};
 
 fn watch() -> Keepalive {
@@ -74,6 +75,33 @@ async fn a_ping_behind_a_blocked_write_is_held_against_nobody() {
     let end = client.closed().await;
     assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
     assert_passed(start, secs(1));
+}
+
+// N33: bytes received are life, whatever is not taken.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_speaks_and_does_not_read_is_convicted_only_by_a_write_stall_that_was_set() {
+    let speaks = pong(PING_STREAM_ID, Flags::NONE, &[0; 8]);
+    for (keepalive, set) in [(watch(), false), (watch().write_stall(secs(2)), true)] {
+        let (client, mut peer) = scripted(keepalive, 64 << 10);
+        peer.answer_ping().await;
+        sleep(ms(1)).await;
+        let start = Instant::now();
+        let bulk = client.clone();
+        tokio::spawn(async move { say_large(&bulk, 1 << 20).await });
+        for _ in 0..6 {
+            sleep(ms(300)).await;
+            let seen = client.snapshot();
+            assert!(matches!(seen.state(), State::Alive) || set && !seen.state().is_final());
+            assert!(seen.write_blocked_for() > Some(ms(200)));
+            peer.send(&speaks).await;
+        }
+        let end = client.closed().await;
+        assert_eq!(end.dead_reason(), Some(DeadReason::NotReading));
+        // Otherwise it is convicted once it is silent as well.
+        assert_passed(start, if set { secs(2) } else { ms(2800) });
+        let text = format!("{end} {}", client.snapshot().state());
+        assert!(!text.contains("dead") && !text.contains("silent"), "{text}");
+    }
 }
 
 // T23
@@ -192,7 +220,7 @@ async fn a_client_that_cannot_write_goes_on_reading() {
     sleep(ms(1)).await;
     // The peer is itself in the middle of a write that is far larger than the pipe.
     for number in 0..10_000 {
-        let sent = tokio::time::timeout(secs(1), peer.send(ping(number))).await;
+        let sent = timeout(secs(1), peer.send(ping(number))).await;
         assert!(
             sent.is_ok(),
             "the client has stopped reading at PING {number}"
@@ -424,4 +452,46 @@ async fn a_stream_that_never_passes_on_what_it_holds_is_a_peer_that_does_not_rea
     let end = client.closed().await;
     assert_eq!(end.dead_reason(), Some(DeadReason::NotReading));
     assert_passed(start, ms(2000));
+}
+
+type Write = fn(&[IoSlice<'_>]) -> io::Result<usize>;
+
+/// Does the first write of a caller, and no other.
+struct First {
+    write: Write,
+    done: AtomicBool,
+}
+
+impl Shortcut for First {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.done.swap(true, Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        (self.write)(slices)
+    }
+}
+
+// A panic among them must not leave a connection that cannot write, nor a call that nobody ends.
+#[tokio::test(start_paused = true)]
+async fn what_a_shortcut_does_not_write_is_written_by_the_driver() {
+    let writes: [Write; 3] = [
+        |_| Err(io::ErrorKind::WouldBlock.into()),
+        |_| Ok(0),
+        |_| panic!("a shortcut of somebody"),
+    ];
+    for write in writes {
+        let done = AtomicBool::new(false);
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let transport = Hooked::new(here).with_shortcut(Arc::new(First { write, done }));
+        let client = Client::builder().keepalive(Keepalive::off());
+        let client = client.attach(transport).unwrap();
+        let mut peer = Peer::new(there);
+        tokio::spawn(async move { peer.serve().await });
+        for _ in 0..3 {
+            sleep(ms(1)).await;
+            let reply = timeout(secs(1), say(&client)).await;
+            reply.expect("it is written").unwrap();
+        }
+        assert_eq!(client.snapshot().calls_in_flight(), 0);
+    }
 }

@@ -1,7 +1,7 @@
-//! The driver: the one task that owns a connection.
+//! The driver: the one task that moves a connection's bytes.
 //!
-//! Each turn it reads the clock once, takes what handles want, reads, writes, asks the kernel
-//! before it holds silence against the peer, and sleeps until the earliest deadline. Nothing in it
+//! Each turn it reads the clock once, reads, lets the state apply what came, writes, asks the kernel
+//! before silence is held against the peer, and sleeps until the earliest deadline. Nothing in it
 //! waits for anything else: reading never waits for a consumer, and on a client never for writing.
 
 use std::future::Future;
@@ -16,77 +16,56 @@ use tokio::time::Sleep;
 mod extra_turn;
 mod reading;
 mod telling;
+mod turn;
+mod writing;
 
 use self::extra_turn::ExtraTurn;
-use self::reading::Reading;
+use self::turn::{Incoming, LookResult, Reading, Writing};
+use super::effects::Effects;
 use super::give_way::give_way;
 use super::reader::Reader;
-use super::side::{Side, Turn};
-use super::writer::{Link, Writer};
-use super::{Closing, Shared};
+use super::shared::Shared;
+use super::side::SideDriver;
+use super::state::{Closing, Rest, Side, SleepRequest};
 use crate::error::ConnectionError;
-use crate::keepalive::{Keepalive, Look, Machine, Role};
+use crate::keepalive::Look;
+use crate::liveness::Shown;
 use crate::transport::{self, Transport};
+use crate::tuning::{LOOK_PAUSE, LOOK_TURNS, REST_PATIENCE};
 
-/// Reads and writes in one turn, each: a peer that sends without end must not keep the driver from
-/// its deadlines, nor other tasks from the thread.
-pub(super) const STEPS: usize = 16;
-
-/// Turns before a look is over although there still is something to read. What the kernel held when
-/// the look was due has been read by then; a peer that sends without end would otherwise keep every
-/// deadline from being seen, and so would a transport whose reads do not find what its looks do.
-const PATIENCE: u32 = 16;
-
-/// After a look that lasted so long and whose reads found nothing. What was due then still is, and
-/// would keep a core busy.
-const REST: Duration = Duration::from_millis(10);
-
-/// Owns one connection from its beginning to its end. As a future it yields why it ended.
+/// Moves the bytes of one connection from its beginning to its end. As a future it yields why it ended.
 ///
 /// # Cancel safety
 ///
 /// Dropping it ends the connection.
-pub(crate) struct Driver<S: Side> {
+pub(crate) struct Driver<S: SideDriver> {
     transport: Box<dyn Transport>,
     reader: Reader,
-    writer: Writer,
-    machine: Machine,
+    writing: Writing,
     side: S,
-    shared: Arc<Shared<S::Command>>,
-    /// Kept so that taking commands needs no memory.
-    commands: Vec<S::Command>,
+    shared: Arc<Shared<S::Side>>,
+    /// What was read and is not applied yet. Kept so that the next one takes no memory.
+    arrived: Vec<Incoming<<S::Side as Side>::Input>>,
+    effects: Effects,
     timer: Pin<Box<Sleep>>,
-    /// When the timer fires. It is set earlier but never later: a deadline that moves away costs
-    /// one turn that finds nothing, instead of a timer operation for each frame.
+    /// When the timer fires.
     armed: Option<Duration>,
-    last_run: Duration,
-    /// The number of the newest PING; 0 before the first.
-    newest_ping: u64,
+    now: Duration,
+    /// Frames that this turn has taken.
+    frames: usize,
+    /// Whether something is to be judged that needs a look.
+    look_due: bool,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     extra_turn: Option<Arc<ExtraTurn>>,
     /// How many such turns have passed since the look was due.
     yields: u32,
     /// Until then no deadline wakes this task.
     rest_until: Duration,
-    parked: bool,
-    closing: Closing,
-    pongs_coalesced: u64,
-    /// Frames that this turn has taken.
-    frames: usize,
+    /// Since when nothing can be written.
+    failed_since: Option<Duration>,
+    /// What watchers were told last.
+    shown: Shown,
     ended: bool,
-}
-
-/// What came of asking the kernel.
-enum Looked {
-    /// It holds nothing more that was there when the look was due.
-    Drained,
-    /// The look has lasted long enough, and there still is something: nothing is held against the
-    /// peer, and nothing else waits.
-    Undecided,
-    /// Bytes may have come: read again after a turn of the scheduler.
-    Yield,
-    /// The transport answers later, and wakes the driver.
-    Wait,
 }
 
 /// What a turn wants next.
@@ -95,291 +74,246 @@ enum Next {
     Sleep,
 }
 
-impl<S: Side> Driver<S> {
-    pub(crate) fn new(
+impl<S: SideDriver> Driver<S> {
+    pub(super) fn new(
         transport: Box<dyn Transport>,
         side: S,
-        keepalive: &Keepalive,
-        clock: crate::clock::Clock,
-        seed: u64,
+        shared: Arc<Shared<S::Side>>,
     ) -> Self {
-        let mut machine = Machine::new(keepalive, S::ROLE, seed);
-        machine.handle_connected(Duration::ZERO);
-        let shared = Arc::new(Shared::new(clock, &machine, &*transport));
+        let shown = Shown::of(&shared.lock().machine.view());
         Self {
+            shown,
             transport,
             reader: Reader::default(),
-            writer: Writer::default(),
-            machine,
+            writing: Writing::default(),
             side,
             shared,
-            commands: Vec::new(),
+            arrived: Vec::new(),
+            effects: Effects::default(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
-            last_run: Duration::ZERO,
-            newest_ping: 0,
+            now: Duration::ZERO,
+            frames: 0,
+            look_due: false,
             extra_turn: None,
             yields: 0,
             rest_until: Duration::ZERO,
-            parked: false,
-            closing: Closing::No,
-            pongs_coalesced: 0,
-            frames: 0,
+            failed_since: None,
             ended: false,
         }
     }
 
     /// Makes the connection end with this error, once what has been received is delivered.
     pub(super) fn fail(&mut self, error: io::Error) {
-        self.writer.fail(error);
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared<S::Command>> {
-        &self.shared
+        self.writing.fail(error);
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
-        let now = self.shared.clock.now();
-        let previous_run = std::mem::replace(&mut self.last_run, now);
+        let now = self.shared.now();
+        self.now = now;
         self.frames = 0;
-        // First, so that a call that ran out of time before this turn is not written by it.
-        self.take_commands(cx, now);
-        if self.closing == Closing::Now {
+        let (begun, closing) = {
+            let mut state = self.shared.lock();
+            let begun = state.begin_turn(now, cx.waker(), &mut self.effects);
+            self.look_due = state.look_due(now);
+            (begun, state.closing())
+        };
+        self.effects.run();
+        self.check_timer(cx, begun.moved);
+        if closing == Closing::Now {
             return Err(ConnectionError::LocalClose);
         }
-        self.side.handle_run(previous_run, now);
-        self.machine.handle_run(now, self.side.shortest_lead());
+        self.side.handle_run(begun.acts);
 
-        let write_failed = self.writer.has_failed();
-        let reading = self.read(cx, now)?;
+        let write_failed = self.writing.has_failed();
+        let reading = self.read(cx)?;
         if write_failed {
             // All that the peer sent before it stopped reading is delivered first.
-            match self.drained(cx, reading) {
-                Looked::Yield => return Ok(self.yield_now(cx)),
-                Looked::Wait => return Ok(Next::Sleep),
-                Looked::Drained | Looked::Undecided => {}
+            let looked = self.drained(cx, reading, LOOK_TURNS);
+            if looked != LookResult::Drained && self.waits_for_rest() {
+                return match looked {
+                    // The reactor has still to deliver what the kernel holds.
+                    LookResult::Undecided if reading == Reading::Drained => self.pause(cx),
+                    LookResult::Wait => self.wait(cx),
+                    _ => self.yield_now(cx),
+                };
             }
-            if let Some(error) = self.writer.take_failure() {
+            if let Some(error) = self.writing.take_failure() {
                 return Err(error);
             }
         }
-        if S::ROLE == Role::Server {
-            // Handlers that were polled within this turn have answered.
-            self.take_commands(cx, now);
-        }
-        self.with_side(now, |side, turn| side.handle_unsent(turn));
-        self.queue_ping(now);
-        let mut wrote_all = self.write(cx, now);
+        let mut wrote_all = self.write(cx);
 
-        if self.machine.look_due(now) || self.side.look_due(now) {
-            match self.look(cx, now, reading) {
-                Looked::Drained | Looked::Undecided => {
-                    // A call that is late at the very look that convicts fails with its connection.
-                    self.publish(now)?;
-                    self.with_side(now, |side, turn| side.handle_look(turn));
+        if self.look_due {
+            match self.look(cx, reading) {
+                // A call that is late at the very look that convicts fails with its connection.
+                LookResult::Drained | LookResult::Undecided => {
+                    self.tell()?;
+                    let effects = &mut self.effects;
+                    S::Side::end_late(&mut self.shared.lock(), now, effects);
+                    self.effects.run();
                 }
-                Looked::Yield => return Ok(self.yield_now(cx)),
-                Looked::Wait => return Ok(Next::Sleep),
+                LookResult::Yield => return self.yield_now(cx),
+                LookResult::Wait => return self.wait(cx),
             }
         }
         self.yields = 0;
-        self.machine.handle_timeout(now);
-        self.with_side(now, |side, turn| side.ask(turn));
-        if self.queue_ping(now) {
-            wrote_all &= self.write(cx, now);
-        }
-
-        self.publish(now)?;
-        // Requests that were read are answered, if only that they come too late.
-        let has_read_all = S::ROLE == Role::Client || reading != Reading::More;
-        let drained = self.closing == Closing::Drained && self.side.is_idle();
-        if drained && has_read_all && self.may_close() {
-            return Err(ConnectionError::LocalClose);
+        let ping = self.shared.lock().settle(now);
+        if ping {
+            wrote_all &= self.write(cx);
         }
         // What ended parking may have been written after this turn's read.
-        let resumed = reading == Reading::Parked && !self.park(now);
-        let failed = self.writer.has_failed();
-        if reading == Reading::More || resumed || failed || !wrote_all {
-            return Ok(Next::Turn);
-        }
-        Ok(self.sleep(cx, now))
+        let resumed = reading == Reading::Parked && !self.park();
+        let goes_on = resumed || self.writing.has_failed() || !wrote_all;
+        self.sleep(cx, None, goes_on, reading != Reading::More)
     }
 
-    /// Answers are sent before a server closes, those too that its stream still holds back. A
-    /// client whose handles are gone owes nothing, and must not wait for a peer that does not read.
-    fn may_close(&self) -> bool {
-        match S::ROLE {
-            Role::Client => true,
-            Role::Server => self.writer.is_flushed() && self.shared.desk().outbox.is_empty(),
-        }
+    /// Whether there still is time for what the peer sent before nothing could be written any more.
+    fn waits_for_rest(&mut self) -> bool {
+        let since = *self.failed_since.get_or_insert(self.now);
+        self.now.saturating_sub(since) < REST_PATIENCE
     }
 
-    fn with_side(&mut self, now: Duration, run: impl FnOnce(&mut S, &mut Turn<'_, S::Command>)) {
-        let (_, side, mut turn) = self.parts(now);
-        run(side, &mut turn);
+    fn pause(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
+        self.yields = 0;
+        self.arm(cx, self.now.saturating_add(LOOK_PAUSE));
+        self.wait(cx)
     }
 
-    /// What was read, whom it is for, and what that one may use.
-    fn parts(&mut self, now: Duration) -> (&mut Reader, &mut S, Turn<'_, S::Command>) {
-        let turn = Turn {
-            now,
-            closing: self.closing != Closing::No,
-            parked: self.parked,
-            machine: &mut self.machine,
-            shared: &self.shared,
-        };
-        (&mut self.reader, &mut self.side, turn)
-    }
-
-    /// Takes what handles have left on the desk.
-    fn take_commands(&mut self, cx: &Context<'_>, now: Duration) {
-        {
-            let mut desk = self.shared.desk();
-            desk.notified = false;
-            desk.awake = true;
-            if !desk
-                .waker
-                .as_ref()
-                .is_some_and(|waker| waker.will_wake(cx.waker()))
-            {
-                desk.waker = Some(cx.waker().clone());
-            }
-            std::mem::swap(&mut desk.commands, &mut self.commands);
-            desk.outbox.admit();
-            self.closing = desk.closing;
-        }
-        let mut commands = std::mem::take(&mut self.commands);
-        for command in commands.drain(..) {
-            self.with_side(now, |side, turn| side.handle_command(command, turn));
-        }
-        self.commands = commands;
-    }
-
-    /// Puts the PING that the rules want into its slot.
-    fn queue_ping(&mut self, now: Duration) -> bool {
-        let Some(number) = self.machine.poll_ping(now) else {
-            return false;
-        };
-        self.newest_ping = number;
-        self.shared.desk().outbox.set_ping(number);
-        true
-    }
-
-    fn write(&mut self, cx: &mut Context<'_>, now: Duration) -> bool {
-        let mut link = Link {
-            now,
-            transport: &mut *self.transport,
-            machine: &mut self.machine,
-            shared: &self.shared,
-        };
-        self.writer.write(cx, &mut link)
-    }
-
-    /// Asks whether the kernel holds bytes that a read has not found.
-    fn drained(&mut self, cx: &mut Context<'_>, reading: Reading) -> Looked {
+    /// Asks whether the kernel holds bytes that a read has not found. Where it cannot be asked, as many
+    /// turns of the scheduler are given to what may have come.
+    fn drained(&mut self, cx: &mut Context<'_>, reading: Reading, turns: u32) -> LookResult {
         match reading {
-            Reading::Parked => Looked::Drained,
+            Reading::Parked => LookResult::Drained,
             Reading::More => self.patience(),
             Reading::Drained => match self.transport.poll_look(cx) {
-                Poll::Ready(transport::Look::Empty) => Looked::Drained,
-                Poll::Ready(transport::Look::Blind) if self.yields > 0 => match &self.extra_turn {
-                    Some(turn) if !turn.is_over() => Looked::Wait,
-                    _ => Looked::Drained,
+                Poll::Ready(transport::Look::Empty) => LookResult::Drained,
+                Poll::Ready(transport::Look::Blind) => match &self.extra_turn {
+                    Some(turn) if self.yields > 0 && !turn.is_over() => LookResult::Wait,
+                    _ if self.yields < turns => LookResult::Yield,
+                    _ => LookResult::Drained,
                 },
                 Poll::Ready(_) => self.patience(),
-                Poll::Pending => Looked::Wait,
+                Poll::Pending => LookResult::Wait,
             },
         }
     }
 
-    fn patience(&self) -> Looked {
-        if self.yields < PATIENCE {
-            Looked::Yield
+    fn patience(&self) -> LookResult {
+        if self.yields < LOOK_TURNS {
+            LookResult::Yield
         } else {
-            Looked::Undecided
+            LookResult::Undecided
         }
     }
 
     /// Asks the kernel before silence is held against the peer: *the timer fired* is not *the peer
-    /// was silent*. `now` was read before.
-    fn look(&mut self, cx: &mut Context<'_>, now: Duration, reading: Reading) -> Looked {
-        let mut link = Link {
-            now,
-            transport: &mut *self.transport,
-            machine: &mut self.machine,
-            shared: &self.shared,
-        };
-        let write_refused = self.writer.offer(&mut link);
-        let looked = self.drained(cx, reading);
-        let drained = match looked {
-            Looked::Drained => true,
-            Looked::Undecided => {
-                if reading == Reading::Drained {
-                    self.rest_until = now.saturating_add(REST);
-                }
-                false
-            }
-            Looked::Yield | Looked::Wait => return looked,
-        };
+    /// was silent*. The clock was read before.
+    fn look(&mut self, cx: &mut Context<'_>, reading: Reading) -> LookResult {
+        let write_refused = self.offer();
+        let looked = self.drained(cx, reading, 1);
+        if let LookResult::Yield | LookResult::Wait = looked {
+            return looked;
+        }
+        if looked == LookResult::Undecided && reading == Reading::Drained {
+            self.rest_until = self.now.saturating_add(LOOK_PAUSE);
+        }
         let look = Look {
-            drained,
+            drained: looked == LookResult::Drained,
             write_refused,
         };
-        self.machine.handle_look(now, look);
+        self.shared.lock().handle_look(self.now, look);
         looked
     }
 
     /// Gives the scheduler one turn: a look that is due then reads again, with a clock read anew.
-    fn yield_now(&mut self, cx: &Context<'_>) -> Next {
+    fn yield_now(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
         self.yields = self.yields.saturating_add(1);
         self.extra_turn = Some(ExtraTurn::begin(cx.waker()));
-        Next::Sleep
+        self.wait(cx)
     }
 
-    /// Sets the timer to the earliest deadline of all, and tells handles what they may do alone.
-    fn sleep(&mut self, cx: &mut Context<'_>, now: Duration) -> Next {
-        let rules = self.machine.poll_timeout();
-        let side = self.side.next_run(now);
-        let next = rules.into_iter().chain(side).min();
-        let next = next.map(|next| next.max(self.rest_until));
-        let earlier = next.filter(|next| self.armed.is_none_or(|armed| *next < armed));
-        if let Some(at) = earlier.and_then(|next| self.shared.clock.instant(next)) {
-            self.timer.as_mut().reset(at);
-            self.armed = earlier;
+    /// The look goes on when the driver is called.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
+        self.sleep(cx, Some(self.now), false, true)
+    }
+
+    /// Sleeps until the earliest deadline of all, unless there is something to do.
+    fn sleep(
+        &mut self,
+        cx: &mut Context<'_>,
+        looks_since: Option<Duration>,
+        goes_on: bool,
+        has_read_all: bool,
+    ) -> Result<Next, ConnectionError> {
+        loop {
+            let io = SleepRequest {
+                armed: self.armed,
+                rest_until: self.rest_until,
+                looks_since,
+                goes_on,
+                blocked: !self.writing.is_free(),
+                flushed: self.writing.is_flushed(),
+                has_read_all,
+                alone: self.frames <= 1,
+            };
+            let (rest, starts) =
+                self.tell_and(|state, _| (state.sleep(&io), S::Side::has_starts(state)))?;
+            if starts {
+                self.side.start(&self.shared);
+            }
+            match rest {
+                Rest::Sleep => return Ok(Next::Sleep),
+                Rest::Turn => return Ok(Next::Turn),
+                Rest::End => return Err(ConnectionError::LocalClose),
+                Rest::Arm(at) => self.arm(cx, at),
+            }
         }
-        if self.armed.is_some() && self.timer.as_mut().poll(cx).is_ready() {
+    }
+
+    fn arm(&mut self, cx: &mut Context<'_>, at: Duration) {
+        // What cannot be represented is never due.
+        if let Some(instant) = self.shared.clock().instant(at) {
+            self.timer.as_mut().reset(instant);
+        }
+        self.armed = Some(at);
+        if self.timer.as_mut().poll(cx).is_ready() {
+            // It has fired just now.
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Sees whether the timer has fired. It is polled when it is armed only, and when the task has
+    /// `moved` to another waker: not at each turn.
+    fn check_timer(&mut self, cx: &mut Context<'_>, moved: bool) {
+        let fired = self.armed.is_some_and(|at| at <= self.now)
+            || (moved && self.armed.is_some() && self.timer.as_mut().poll(cx).is_ready());
+        if fired {
             self.armed = None;
-            return Next::Turn;
         }
-        let mut desk = self.shared.desk();
-        // Who was answered together is about to call again together: one write carries all of it.
-        let alone = self.frames <= 1;
-        desk.direct = alone && self.writer.is_free() && self.machine.call_start_is_quiet();
-        desk.wakes_at = self.armed;
-        Next::Sleep
     }
 }
 
 /// Nothing in it is pinned in place: its timer and futures have their own boxes.
-impl<S: Side> Unpin for Driver<S> {}
+impl<S: SideDriver> Unpin for Driver<S> {}
 
-impl<S: Side> Future for Driver<S> {
+impl<S: SideDriver> Future for Driver<S> {
     type Output = ConnectionError;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionError> {
         let this = &mut *self;
-        let turned = this.turn(cx);
-        // After all that makes room in a turn: a call that looked earlier has found none.
-        let called = this.shared.end_turn();
-        match turned {
-            Ok(Next::Sleep) if !called => Poll::Pending,
-            Ok(_) => {
+        match this.turn(cx) {
+            Ok(Next::Sleep) => Poll::Pending,
+            Ok(Next::Turn) => {
                 give_way(cx);
                 Poll::Pending
             }
             Err(end) => {
-                let announced = this.shared.desk().announced;
-                let end = if announced { end.announced() } else { end };
+                let end = if this.shared.lock().is_announced() {
+                    end.announced()
+                } else {
+                    end
+                };
                 this.end(&end);
                 Poll::Ready(end)
             }
@@ -387,7 +321,7 @@ impl<S: Side> Future for Driver<S> {
     }
 }
 
-impl<S: Side> Drop for Driver<S> {
+impl<S: SideDriver> Drop for Driver<S> {
     fn drop(&mut self) {
         if !self.ended {
             self.end(&ConnectionError::Abandoned);

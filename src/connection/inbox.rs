@@ -1,20 +1,17 @@
-//! Messages of one stream that were received and not yet taken.
+//! What has come on one stream and was not taken, and who waits for it.
 //!
-//! The driver puts them in, in the order in which it reads, and never waits; the receiver takes
+//! The driver puts messages in, in the order in which it reads, and never waits; the receiver takes
 //! them out. What is in here is delivered before the end that follows it, be it an error.
 
 use std::collections::VecDeque;
 use std::mem;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
-/// What a message takes beside its bytes, about. Counted, since empty messages would be free
-/// otherwise and a flood of them without a bound.
-pub(crate) const MESSAGE_OVERHEAD: usize = 64;
+use super::effects::Effects;
+use crate::tuning::{JOINED_BYTES, KEPT_BUFFER, KEPT_ENTRIES, MESSAGE_OVERHEAD};
 
 /// A message of a stream as it lies in memory.
 #[derive(Debug)]
@@ -36,116 +33,110 @@ impl Deref for Received<'_> {
     }
 }
 
-/// A queue of one stream. `E` is what it may fail with.
+/// What a receiver takes at one time.
 #[derive(Debug)]
-pub(crate) struct Inbox<E> {
-    state: Mutex<State<E>>,
-    /// Bytes that wait, in the state or with the receiver. The driver adds under the lock.
-    bytes: AtomicUsize,
-    /// Bytes that may wait.
-    limit: usize,
-    /// What waits in this and other queues, if they have a bound together.
-    total: Option<Arc<Total>>,
+pub(super) enum Chunk {
+    Own(Bytes),
+    Joined(Joined),
 }
 
-/// Bytes that wait in all queues of a connection. Its driver adds, receivers take away.
-#[derive(Debug)]
-pub(crate) struct Total {
-    bytes: AtomicUsize,
-    limit: usize,
+/// Small messages one behind the other, each with its length in front: cheaper than memory of its
+/// own for each.
+#[derive(Debug, Default)]
+pub(super) struct Joined {
+    bytes: Vec<u8>,
+    /// Bytes that were taken.
+    taken: usize,
 }
 
-impl Total {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self {
-            bytes: AtomicUsize::new(0),
-            limit,
-        })
+/// Bytes of a length.
+const LENGTH: usize = size_of::<u16>();
+
+impl Joined {
+    /// Whether there was room for it.
+    fn push(&mut self, message: &[u8]) -> bool {
+        let Ok(length) = u16::try_from(message.len()) else {
+            return false;
+        };
+        let fits = self.bytes.len() + LENGTH + message.len() <= JOINED_BYTES;
+        if fits {
+            self.bytes.extend_from_slice(&length.to_be_bytes());
+            self.bytes.extend_from_slice(message);
+        }
+        fits
     }
 
-    /// As in a queue, what comes while nothing waits always fits.
-    fn add(&self, length: usize) -> Result<(), Overflow> {
-        let waiting = self.bytes.load(Relaxed);
-        let (size, limit) = (waiting.saturating_add(length), self.limit);
-        if size > limit && waiting > 0 {
+    pub(super) fn pop(&mut self) -> Option<&[u8]> {
+        let (length, rest) = self
+            .bytes
+            .get(self.taken..)?
+            .split_first_chunk::<LENGTH>()?;
+        let message = rest.get(..u16::from_be_bytes(*length).into())?;
+        self.taken += LENGTH + message.len();
+        Some(message)
+    }
+
+    fn is_done(&self) -> bool {
+        self.taken >= self.bytes.len()
+    }
+
+    /// Empties it for others.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.taken = 0;
+    }
+}
+
+/// A bound, and what waits under it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ByteLimit {
+    bytes: usize,
+    limit: usize,
+}
+
+/// A message did not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Overflow {
+    /// Bytes that wait and those that came.
+    pub(crate) size: usize,
+    pub(crate) limit: usize,
+}
+
+impl ByteLimit {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { bytes: 0, limit }
+    }
+
+    /// Whether so many bytes more are allowed. If nothing waits they are, or a low limit would refuse
+    /// messages that a frame can carry.
+    fn check(&self, length: usize) -> Result<(), Overflow> {
+        let (size, limit) = (self.bytes.saturating_add(length), self.limit);
+        if size > limit && self.bytes > 0 {
             return Err(Overflow { size, limit });
         }
-        self.bytes.fetch_add(length, Relaxed);
         Ok(())
+    }
+
+    fn sub(&mut self, length: usize) {
+        self.bytes = self.bytes.saturating_sub(length);
     }
 }
 
+/// What has come on one stream. `E` is what it may fail with.
 #[derive(Debug)]
-struct State<E> {
-    messages: Queue,
+pub(crate) struct Inbox<E> {
+    /// `None` where no messages come, which most streams are.
+    messages: Option<Box<Messages>>,
     end: End<E>,
     receiver: Receiver,
 }
 
-/// Messages in their order.
-#[derive(Debug, Default)]
-struct Queue {
-    messages: VecDeque<Queued>,
-    /// The shared ones, one behind the other.
-    shared: Vec<u8>,
-    /// Bytes of them that are taken.
-    taken: usize,
-}
-
 #[derive(Debug)]
-enum Queued {
-    Own(Bytes),
-    /// So many bytes of those that are shared.
-    Shared(usize),
-}
-
-/// Bytes that small messages share. They stay until the last of these is taken, so this is what a
-/// stream may hold beyond what it counts; messages behind them have memory of their own.
-const SHARED: usize = 16 << 10;
-
-/// Messages, and bytes that they share, for which a queue keeps its memory while its receiver waits: a
-/// quiet stream is to hold little.
-const KEPT: (usize, usize) = (64, 4 << 10);
-
-impl Queue {
-    fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    fn push(&mut self, message: Received<'_>) {
-        self.messages.push_back(match message {
-            Received::Own(bytes) => Queued::Own(bytes),
-            Received::Shared(bytes) if self.shared.len() + bytes.len() <= SHARED => {
-                self.shared.extend_from_slice(bytes);
-                Queued::Shared(bytes.len())
-            }
-            Received::Shared(bytes) => Queued::Own(Bytes::copy_from_slice(bytes)),
-        });
-    }
-
-    fn pop(&mut self) -> Option<Received<'_>> {
-        Some(match self.messages.pop_front()? {
-            Queued::Own(bytes) => Received::Own(bytes),
-            Queued::Shared(length) => {
-                let begin = self.taken;
-                self.taken += length;
-                Received::Shared(&self.shared[begin..self.taken])
-            }
-        })
-    }
-
-    /// Makes an empty queue ready for others.
-    fn reset(&mut self) {
-        self.shared.clear();
-        self.taken = 0;
-    }
-
-    /// Gives memory back: nothing waits.
-    fn rest(&mut self) {
-        if self.messages.capacity() > KEPT.0 || self.shared.capacity() > KEPT.1 {
-            *self = Self::default();
-        }
-    }
+struct Messages {
+    chunks: VecDeque<(Chunk, usize)>,
+    waiting: ByteLimit,
+    /// A buffer that the receiver has emptied.
+    spare: Joined,
 }
 
 /// What follows the messages that are here.
@@ -161,158 +152,223 @@ enum End<E> {
 enum Receiver {
     Busy,
     Waiting(Waker),
-    /// It was dropped; messages are for nobody.
+    /// It was dropped, or never was; messages are for nobody.
     Gone,
 }
 
-/// A message did not fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Overflow {
-    /// Bytes that wait and those that came.
-    pub(crate) size: usize,
-    pub(crate) limit: usize,
+impl Receiver {
+    fn is_there(&self) -> bool {
+        !matches!(self, Self::Gone)
+    }
 }
 
 impl<E> Inbox<E> {
-    /// The two ends of a queue.
-    pub(crate) fn new(limit: usize, total: Option<Arc<Total>>) -> (Arc<Self>, Messages<E>) {
-        let inbox = Arc::new(Self {
-            state: Mutex::new(State {
-                messages: Queue::default(),
-                end: End::Open,
-                receiver: Receiver::Busy,
-            }),
-            bytes: AtomicUsize::new(0),
-            limit,
-            total,
-        });
-        let messages = Messages {
-            inbox: Arc::clone(&inbox),
-            taken: Queue::default(),
-        };
-        (inbox, messages)
+    /// For an end alone, for which somebody waits.
+    pub(crate) fn new(waker: Waker) -> Self {
+        Self {
+            messages: None,
+            end: End::Open,
+            receiver: Receiver::Waiting(waker),
+        }
     }
 
-    /// Adds a message. One always fits into an empty queue, or a low limit would refuse messages
-    /// that a frame can carry.
-    pub(crate) fn push(&self, message: Received<'_>) -> Result<(), Overflow> {
-        let mut state = self.state();
-        if matches!(state.receiver, Receiver::Gone) {
-            return Ok(());
+    /// Takes messages too, as many bytes of them.
+    pub(crate) fn with_messages(mut self, limit: usize) -> Self {
+        self.messages = Some(Box::new(Messages {
+            chunks: VecDeque::new(),
+            waiting: ByteLimit::new(limit),
+            spare: Joined::default(),
+        }));
+        self
+    }
+
+    /// One of a stream on which nothing is received.
+    pub(crate) fn closed() -> Self {
+        Self {
+            messages: None,
+            end: End::Closed,
+            receiver: Receiver::Gone,
         }
-        let length = message.len() + MESSAGE_OVERHEAD;
-        let waiting = self.bytes.load(Relaxed);
-        let size = waiting.saturating_add(length);
-        if size > self.limit && waiting > 0 {
-            return Err(Overflow {
-                size,
-                limit: self.limit,
-            });
+    }
+
+    /// Adds a message. `total` is what waits in all queues of the connection. Yields who waits for it.
+    pub(super) fn push(
+        &mut self,
+        message: Received<'_>,
+        total: &mut ByteLimit,
+    ) -> Result<Option<Waker>, Overflow> {
+        let messages = self.messages.as_mut().filter(|_| self.receiver.is_there());
+        if let Some(messages) = messages {
+            let length = message.len() + MESSAGE_OVERHEAD;
+            messages.waiting.check(length)?;
+            total.check(length)?;
+            messages.waiting.bytes += length;
+            total.bytes += length;
+            messages.append(message, length);
         }
-        if let Some(total) = &self.total {
-            total.add(length)?;
-        }
-        self.bytes.fetch_add(length, Relaxed);
-        state.messages.push(message);
-        wake(state);
-        Ok(())
+        Ok(self.wake())
     }
 
     /// No message follows.
-    pub(crate) fn close(&self) {
-        self.end(End::Closed);
+    pub(crate) fn close(&mut self) -> Option<Waker> {
+        self.end(End::Closed)
     }
 
     /// No message follows, for this reason.
-    pub(crate) fn fail(&self, error: E) {
-        self.end(End::Failed(error));
+    pub(crate) fn fail(&mut self, error: E) -> Option<Waker> {
+        self.end(End::Failed(error))
     }
 
-    fn end(&self, end: End<E>) {
-        let mut state = self.state();
-        if let End::Open = state.end {
-            state.end = end;
-            wake(state);
+    fn end(&mut self, end: End<E>) -> Option<Waker> {
+        if let End::Open = self.end {
+            self.end = end;
+        }
+        self.wake()
+    }
+
+    fn wake(&mut self) -> Option<Waker> {
+        match mem::replace(&mut self.receiver, Receiver::Busy) {
+            Receiver::Waiting(waker) => Some(waker),
+            receiver => {
+                self.receiver = receiver;
+                None
+            }
         }
     }
 
-    /// So many bytes do not wait here any more.
-    fn taken(&self, length: usize) {
-        self.bytes.fetch_sub(length, Relaxed);
-        if let Some(total) = &self.total {
-            total.bytes.fetch_sub(length, Relaxed);
+    /// What waits, then what the stream failed with, if it did, then `None`. `done` is what was taken
+    /// before: its buffer is used again.
+    pub(super) fn poll_take(
+        &mut self,
+        done: Chunk,
+        total: &mut ByteLimit,
+        waker: &Waker,
+        effects: &mut Effects,
+    ) -> Poll<Option<Result<Chunk, E>>> {
+        if let Some(messages) = &mut self.messages {
+            if let Some((chunk, length)) = messages.take(done) {
+                total.sub(length);
+                return Poll::Ready(Some(Ok(chunk)));
+            }
         }
+        let end = self.poll_end(waker, effects).map(|end| end.map(Err));
+        if let (Poll::Pending, Some(messages)) = (&end, &mut self.messages) {
+            messages.rest();
+        }
+        end
     }
 
-    /// Nothing is left half done in a critical section, so a panic elsewhere has broken nothing.
-    fn state(&self) -> MutexGuard<'_, State<E>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Wakes the receiver if it waits, behind the lock.
-fn wake<E>(mut state: MutexGuard<'_, State<E>>) {
-    if let Receiver::Waiting(_) = state.receiver {
-        if let Receiver::Waiting(waker) = mem::replace(&mut state.receiver, Receiver::Busy) {
-            drop(state);
-            waker.wake();
-        }
-    }
-}
-
-/// The receiver's end of an [`Inbox`].
-#[derive(Debug)]
-pub(crate) struct Messages<E> {
-    inbox: Arc<Inbox<E>>,
-    /// All that waited when the lock was last needed. They still count.
-    taken: Queue,
-}
-
-impl<E> Messages<E> {
-    /// The next message, then what the stream failed with, if it did, then `None`.
-    pub(crate) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Received<'_>, E>>> {
-        if !self.taken.is_empty() {
-            return Poll::Ready(self.next_taken());
-        }
-        self.taken.reset();
-        let mut state = self.inbox.state();
-        if !state.messages.is_empty() {
-            mem::swap(&mut state.messages, &mut self.taken);
-            drop(state);
-            return Poll::Ready(self.next_taken());
-        }
-        match mem::replace(&mut state.end, End::Closed) {
+    /// What the stream failed with, if it did, then `None`.
+    pub(super) fn poll_end(&mut self, waker: &Waker, effects: &mut Effects) -> Poll<Option<E>> {
+        match mem::replace(&mut self.end, End::Closed) {
             End::Closed => Poll::Ready(None),
-            End::Failed(error) => Poll::Ready(Some(Err(error))),
+            End::Failed(error) => Poll::Ready(Some(error)),
             End::Open => {
-                state.end = End::Open;
-                state.messages.rest();
-                self.taken.rest();
-                match &mut state.receiver {
-                    Receiver::Waiting(waker) => waker.clone_from(cx.waker()),
-                    receiver => *receiver = Receiver::Waiting(cx.waker().clone()),
+                self.end = End::Open;
+                match &mut self.receiver {
+                    Receiver::Waiting(kept) => effects.keep(kept, waker),
+                    receiver => *receiver = Receiver::Waiting(waker.clone()),
                 }
                 Poll::Pending
             }
         }
     }
 
-    fn next_taken(&mut self) -> Option<Result<Received<'_>, E>> {
-        let message = self.taken.pop()?;
-        self.inbox.taken(message.len() + MESSAGE_OVERHEAD);
-        Some(Ok(message))
+    /// The receiver is gone, and nobody takes what waits for it.
+    pub(super) fn leave(&mut self, total: &mut ByteLimit, effects: &mut Effects) {
+        if let Receiver::Waiting(waker) = mem::replace(&mut self.receiver, Receiver::Gone) {
+            effects.drop_later(waker);
+        }
+        if let Some(messages) = &mut self.messages {
+            total.sub(mem::take(&mut messages.waiting.bytes));
+            effects.drop_later(mem::take(&mut messages.chunks));
+        }
+    }
+
+    /// The receiver has taken the end.
+    pub(super) fn end_taken(&mut self) {
+        self.receiver = Receiver::Gone;
+    }
+
+    pub(super) fn has_receiver(&self) -> bool {
+        self.receiver.is_there()
+    }
+
+    /// Whether messages may be among what comes.
+    pub(super) fn takes_messages(&self) -> bool {
+        self.messages.is_some()
+    }
+
+    /// Whether something may still come.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.end, End::Open)
     }
 }
 
-impl<E> Drop for Messages<E> {
-    fn drop(&mut self) {
-        let messages = {
-            let mut state = self.inbox.state();
-            state.receiver = Receiver::Gone;
-            self.inbox.taken(self.inbox.bytes.load(Relaxed));
-            mem::take(&mut state.messages)
+impl Messages {
+    fn append(&mut self, message: Received<'_>, length: usize) {
+        let chunk = match message {
+            Received::Own(bytes) => Chunk::Own(bytes),
+            Received::Shared(message) => {
+                if let Some((Chunk::Joined(joined), counted)) = self.chunks.back_mut() {
+                    if joined.push(message) {
+                        *counted += length;
+                        return;
+                    }
+                }
+                let mut joined = mem::take(&mut self.spare);
+                if joined.push(message) {
+                    Chunk::Joined(joined)
+                } else {
+                    Chunk::Own(Bytes::copy_from_slice(message))
+                }
+            }
         };
-        drop(messages);
+        self.chunks.push_back((chunk, length));
+    }
+
+    fn take(&mut self, done: Chunk) -> Option<(Chunk, usize)> {
+        if let Chunk::Joined(mut joined) = done {
+            joined.clear();
+            self.spare = joined;
+        }
+        let (chunk, length) = self.chunks.pop_front()?;
+        self.waiting.sub(length);
+        Some((chunk, length))
+    }
+
+    /// A quiet stream holds little.
+    fn rest(&mut self) {
+        if self.chunks.capacity() > KEPT_ENTRIES {
+            self.chunks = VecDeque::new();
+        }
+        if self.spare.bytes.capacity() > KEPT_BUFFER {
+            self.spare = Joined::default();
+        }
+    }
+}
+
+impl Chunk {
+    /// The next message of it.
+    pub(super) fn pop(&mut self) -> Option<Received<'_>> {
+        match self {
+            Self::Own(bytes) => {
+                let bytes = mem::take(bytes);
+                *self = Self::default();
+                Some(Received::Own(bytes))
+            }
+            Self::Joined(joined) => joined.pop().map(Received::Shared),
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, Self::Joined(joined) if joined.is_done())
+    }
+}
+
+impl Default for Chunk {
+    fn default() -> Self {
+        Self::Joined(Joined::default())
     }
 }
 
@@ -320,88 +376,113 @@ impl<E> Drop for Messages<E> {
 mod tests {
     use super::*;
 
+    fn inbox(limit: usize) -> (Inbox<&'static str>, ByteLimit) {
+        let inbox = Inbox::new(Waker::noop().clone()).with_messages(limit);
+        (inbox, ByteLimit::new(usize::MAX))
+    }
+
     fn own(bytes: impl Into<Bytes>) -> Received<'static> {
         Received::Own(bytes.into())
     }
 
-    fn next(messages: &mut Messages<&'static str>) -> Poll<Option<Result<Bytes, &'static str>>> {
-        let polled = messages.poll_next(&Context::from_waker(Waker::noop()));
-        polled.map_ok(|message| Bytes::copy_from_slice(&message))
+    type Next = Poll<Option<Result<Vec<u8>, &'static str>>>;
+
+    /// The next message, out of what is taken at one time.
+    fn next(inbox: &mut Inbox<&'static str>, total: &mut ByteLimit, chunk: &mut Chunk) -> Next {
+        if chunk.is_done() {
+            match inbox.poll_take(
+                mem::take(chunk),
+                total,
+                Waker::noop(),
+                &mut Effects::default(),
+            ) {
+                Poll::Ready(Some(Ok(taken))) => *chunk = taken,
+                other => return other.map_ok(|_| Vec::new()),
+            }
+        }
+        Poll::Ready(chunk.pop().map(|message| Ok(message.to_vec())))
+    }
+
+    fn found(message: &[u8]) -> Next {
+        Poll::Ready(Some(Ok(message.to_vec())))
     }
 
     #[test]
     fn messages_come_in_order_and_before_the_error_that_follows_them() {
-        let (inbox, mut messages) = Inbox::new(1000, None);
-        assert!(next(&mut messages).is_pending());
-        inbox.push(Received::Shared(b"one")).unwrap();
-        inbox.push(own("")).unwrap();
+        let (mut inbox, mut total) = inbox(1000);
+        let mut chunk = Chunk::default();
+        assert!(next(&mut inbox, &mut total, &mut chunk).is_pending());
+        inbox.push(Received::Shared(b"one"), &mut total).unwrap();
+        inbox.push(Received::Shared(b""), &mut total).unwrap();
+        inbox.push(own("two"), &mut total).unwrap();
         inbox.fail("reset");
         inbox.close();
-        assert_eq!(next(&mut messages), Poll::Ready(Some(Ok("one".into()))));
-        assert_eq!(next(&mut messages), Poll::Ready(Some(Ok(Bytes::new()))));
-        assert_eq!(next(&mut messages), Poll::Ready(Some(Err("reset"))));
-        assert_eq!(next(&mut messages), Poll::Ready(None));
-        assert_eq!(next(&mut messages), Poll::Ready(None));
+        for message in [&b"one"[..], b"", b"two"] {
+            assert_eq!(next(&mut inbox, &mut total, &mut chunk), found(message));
+        }
+        let failed = next(&mut inbox, &mut total, &mut chunk);
+        assert_eq!(failed, Poll::Ready(Some(Err("reset"))));
+        for _ in 0..2 {
+            assert_eq!(next(&mut inbox, &mut total, &mut chunk), Poll::Ready(None));
+        }
     }
 
     #[test]
     fn bytes_are_bounded_and_empty_messages_are_not_free() {
         for (length, fit) in [(0, 15), (136, 5), (5000, 1)] {
-            let (inbox, mut messages) = Inbox::<&str>::new(1000, None);
+            let (mut inbox, mut total) = inbox(1000);
             let message = Bytes::from(vec![0; length]);
             for _ in 0..fit {
-                inbox.push(own(message.clone())).unwrap();
+                inbox.push(own(message.clone()), &mut total).unwrap();
             }
-            let refused = inbox.push(own(message.clone())).unwrap_err();
+            let refused = inbox.push(own(message.clone()), &mut total).unwrap_err();
             assert_eq!(
                 (refused.size, refused.limit),
                 ((fit + 1) * (length + 64), 1000)
             );
-            assert!(next(&mut messages).is_ready());
-            inbox.push(own(message)).unwrap();
+            assert!(next(&mut inbox, &mut total, &mut Chunk::default()).is_ready());
+            inbox.push(own(message), &mut total).unwrap();
         }
     }
 
     #[test]
     fn a_receiver_that_is_gone_keeps_nothing() {
-        let (inbox, messages) = Inbox::<&str>::new(1000, None);
-        inbox.push(own(vec![0; 900])).unwrap();
-        drop(messages);
+        let (mut inbox, mut total) = inbox(1000);
+        inbox.push(own(vec![0; 900]), &mut total).unwrap();
+        inbox.leave(&mut total, &mut Effects::default());
         for _ in 0..10 {
-            inbox.push(own(vec![0; 900])).unwrap();
+            inbox.push(own(vec![0; 900]), &mut total).unwrap();
         }
-        assert!(inbox.state().messages.is_empty());
+        assert!(inbox.messages.unwrap().chunks.is_empty());
+        assert_eq!(total.bytes, 0);
     }
+
     #[test]
     fn queues_with_a_bound_together_share_what_others_have_left() {
-        let total = Total::new(1000);
-        let queue = || Inbox::<&str>::new(800, Some(Arc::clone(&total)));
-        let message = Bytes::from(vec![0; 336]);
-        let ((one, mut taken), (other, dropped)) = (queue(), queue());
-        one.push(own(message.clone())).unwrap();
-        other.push(own(message.clone())).unwrap();
-        let refused = other.push(own(message.clone())).unwrap_err();
+        let mut total = ByteLimit::new(1000);
+        let queue = || Inbox::<&str>::new(Waker::noop().clone()).with_messages(800);
+        let message = || own(vec![0; 336]);
+        let (mut one, mut other) = (queue(), queue());
+        one.push(message(), &mut total).unwrap();
+        other.push(message(), &mut total).unwrap();
+        let refused = other.push(message(), &mut total).unwrap_err();
         assert_eq!((refused.size, refused.limit), (1200, 1000));
-        assert!(next(&mut taken).is_ready());
-        other.push(own(message.clone())).unwrap();
-        one.push(own(message.clone())).unwrap_err();
-        drop(dropped);
-        one.push(own(message.clone())).unwrap();
-        other.push(own(message)).unwrap();
-        assert_eq!(total.bytes.load(Relaxed), 400, "one waits");
-        drop(taken);
-        assert_eq!(total.bytes.load(Relaxed), 0);
-        let (_large, _messages) = {
-            let (inbox, messages) = queue();
-            inbox.push(own(vec![0; 5000])).unwrap();
-            (inbox, messages)
-        };
-        assert_eq!(total.bytes.load(Relaxed), 5064, "nothing else waited");
+        assert!(next(&mut one, &mut total, &mut Chunk::default()).is_ready());
+        other.push(message(), &mut total).unwrap();
+        one.push(message(), &mut total).unwrap_err();
+        other.leave(&mut total, &mut Effects::default());
+        one.push(message(), &mut total).unwrap();
+        one.push(message(), &mut total).unwrap();
+        assert_eq!(total.bytes, 800);
+        one.leave(&mut total, &mut Effects::default());
+        queue().push(own(vec![0; 5000]), &mut total).unwrap();
+        assert_eq!(total.bytes, 5064, "nothing else waited");
     }
 
     #[test]
     fn small_messages_share_memory_that_a_quiet_stream_gives_back() {
-        let (inbox, mut messages) = Inbox::<&str>::new(usize::MAX, None);
+        let (mut inbox, mut total) = inbox(usize::MAX);
+        let mut chunk = Chunk::default();
         let message = |number: usize| vec![number.to_le_bytes()[0]; number % 1000];
         for _ in 0..3 {
             for number in 0..2000 {
@@ -410,18 +491,17 @@ mod tests {
                     0 => own(bytes.clone()),
                     _ => Received::Shared(&bytes),
                 };
-                inbox.push(received).unwrap();
+                inbox.push(received, &mut total).unwrap();
             }
             for number in 0..2000 {
-                let expected = Poll::Ready(Some(Ok(message(number).into())));
-                assert_eq!(next(&mut messages), expected, "{number}");
+                let taken = next(&mut inbox, &mut total, &mut chunk);
+                assert_eq!(taken, found(&message(number)), "{number}");
             }
         }
-        assert!(next(&mut messages).is_pending());
-        let state = inbox.state();
-        for queue in [&state.messages, &messages.taken] {
-            assert!(queue.messages.capacity() <= KEPT.0);
-            assert!(queue.shared.capacity() <= KEPT.1);
-        }
+        assert!(next(&mut inbox, &mut total, &mut chunk).is_pending());
+        let messages = inbox.messages.unwrap();
+        assert!(messages.chunks.capacity() <= KEPT_ENTRIES);
+        assert!(messages.spare.bytes.capacity() <= KEPT_BUFFER);
+        assert_eq!((total.bytes, messages.waiting.bytes), (0, 0));
     }
 }

@@ -1,8 +1,8 @@
 //! Frames that wait to be written, and the rules of their order.
 //!
-//! The invariant: whoever writes takes its frames by [`Outbox::begin`] and brings back what is
-//! left by [`Outbox::end`], so that a frame that has begun is finished before any other byte, a
-//! PONG and a PING go next, and data follows in the order in which it was queued.
+//! The invariant: a writer takes a batch with [`Outbox::begin`] and returns what is left of it with
+//! [`Outbox::end`], so that a frame that has begun is finished before any other byte, a PONG and a
+//! PING go next, and all else follows in the order in which it was queued (law 6).
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -11,56 +11,44 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::sending::Sending;
 use crate::buffers;
-use crate::keepalive::{Reply, ReplySlot};
+use crate::keepalive::{Reply, ReplySlot, Writes};
+use crate::tuning::{
+    BATCH_BYTES, BATCH_FRAMES, FRAME_OVERHEAD, JOINED_BYTES, JOINED_MESSAGE, KEPT_ENTRIES,
+};
 use crate::wire::{Flags, HEADER_LENGTH, Header, ping, pong};
-
-/// Frames in one write: enough that the cost of a system call is small for each, few enough that
-/// their slices stay on the stack.
-const SLICES: usize = 64;
-
-/// Bytes in one write, about: beyond it a larger batch saves nothing and only puts off the next
-/// look at what has come in.
-const BATCH_BYTES: usize = 256 << 10;
-
-/// What a frame takes beside its bytes, about. Counted, or a limit in bytes would let ten times as
-/// much memory wait in frames of ten bytes.
-const OVERHEAD: usize = 64;
-
-/// A message up to this size is copied behind the one before it, if that is of the same stream:
-/// cheaper than a buffer of its own, and than a piece of its own in a write.
-const SMALL: usize = 1 << 10;
-
-/// Bytes of messages that are joined, at most.
-const JOINED: usize = 16 << 10;
 
 #[derive(Debug)]
 struct Queued {
     kind: Kind,
-    /// Streams' frames are numbered in their order, from 1 on.
+    /// Frames of streams are numbered in their order, from 1 on.
     number: u64,
     /// One frame, or several of data that are joined.
     frame: Vec<u8>,
-    /// Bytes of it that are written.
     written: usize,
 }
 
 #[derive(Debug)]
 enum Kind {
-    /// A request or an answer of this stream.
-    Stream(u32),
-    /// A message on this stream, or a half-close.
-    Data(u32),
+    /// A request or an answer.
+    Call,
+    /// A message or a half-close. `previous` is the number of the stream's frame before it: by these
+    /// links the data of one stream is taken back without a search among all others.
+    Data {
+        stream_id: u32,
+        previous: u64,
+    },
     Ping(u64),
     Pong(Reply),
+    /// Taken back. It keeps its place, or those behind it would have to move.
+    Withdrawn,
 }
 
 impl Queued {
-    fn new(kind: Kind, frame: Vec<u8>) -> Self {
+    fn new(kind: Kind, number: u64, frame: Vec<u8>) -> Self {
         Self {
             kind,
-            number: 0,
+            number,
             frame,
             written: 0,
         }
@@ -70,31 +58,50 @@ impl Queued {
         &self.frame[self.written..]
     }
 
-    /// Whether this frame may be joined to those that are here.
-    fn joins(&self, stream_id: u32, frame: &[u8]) -> bool {
-        matches!(self.kind, Kind::Data(id) if id == stream_id)
-            && frame.len() <= SMALL
-            && self.frame.len() + frame.len() <= JOINED
+    fn is_withdrawn(&self) -> bool {
+        matches!(self.kind, Kind::Withdrawn)
+    }
+
+    /// Whether a message may be joined to those that are here.
+    fn joins(&self, stream: u32, frame: &[u8]) -> bool {
+        matches!(self.kind, Kind::Data { stream_id, .. } if stream_id == stream)
+            && frame.len() <= JOINED_MESSAGE
+            && self.frame.len() + frame.len() <= JOINED_BYTES
     }
 
     /// Takes off the frames of which nothing is written, if there are any.
     fn split_unbegun(&mut self) -> Option<Self> {
+        let Kind::Data {
+            stream_id,
+            previous,
+        } = self.kind
+        else {
+            return None;
+        };
         let mut end = 0;
         while end < self.written {
             let header = self.frame[end..].first_chunk()?;
             end += HEADER_LENGTH + Header::decode(header).payload_length();
         }
-        if end >= self.frame.len() {
-            return None;
-        }
-        let Kind::Data(id) = self.kind else {
-            return None;
-        };
-        Some(Self {
-            number: self.number,
-            ..Self::new(Kind::Data(id), self.frame.split_off(end))
+        (end < self.frame.len()).then(|| {
+            let kind = Kind::Data {
+                stream_id,
+                previous,
+            };
+            Self::new(kind, self.number, self.frame.split_off(end))
         })
     }
+}
+
+/// How far a frame has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing of it is written.
+    Unsent,
+    /// It is in a batch that is being written: nobody knows yet.
+    Out,
+    Begun,
+    Written,
 }
 
 /// Frames waiting to be written on one connection.
@@ -108,24 +115,23 @@ pub(super) struct Outbox {
     /// The flags of that PONG.
     pong_flags: Flags,
     ping: Option<u64>,
+    /// The PING in the batch that is out, until its PONG has come: that may be before the batch is back.
+    ping_out: Option<u64>,
+    /// A PING that was written to a stream which may hold it back.
+    unflushed_ping: Option<u64>,
+    /// Their numbers follow one another, so each is found by its number.
     frames: VecDeque<Queued>,
-    /// Frames of handles of which the rules have not heard. The rules may want a PING in front of
-    /// one, or its call may have run out of time.
-    arrived: VecDeque<Queued>,
     /// The number of the newest frame of a stream.
     newest: u64,
     /// Unwritten bytes of streams' frames, those on their way included, and the overhead of each.
     bytes: usize,
     /// Those of them that are stream data.
     data_bytes: usize,
-    /// The streams that may still add data.
-    pub(super) sending: Sending,
-    /// Whether somebody holds a batch. Two writers would tear each other's frames.
-    writing: bool,
+    /// The first number of the batch that is out. Two writers would tear each other's frames.
+    out: Option<u64>,
     /// An emptied batch, kept so that the next one takes no memory.
     spare: VecDeque<Queued>,
-    last_offer: Option<Duration>,
-    last_taken: Option<Duration>,
+    writes: Writes,
 }
 
 /// Frames taken out of the outbox by the one who writes them.
@@ -138,58 +144,41 @@ pub(super) struct Batch {
     taken: usize,
     taken_of_streams: usize,
     taken_of_data: usize,
-    written_ping: bool,
+    written_ping: Option<u64>,
 }
 
 impl Outbox {
     /// Appends a frame that opens or ends a stream. Returns its number.
-    pub(super) fn push(&mut self, stream_id: u32, frame: Vec<u8>) -> u64 {
-        let queued = self.queued(Kind::Stream(stream_id), frame);
-        self.frames.push_back(queued);
-        self.newest
+    pub(super) fn push(&mut self, frame: Vec<u8>) -> u64 {
+        self.append(Kind::Call, frame)
     }
 
-    /// Keeps a frame of a handle until [`Outbox::admit`]. Returns its number.
-    pub(super) fn arrive(&mut self, stream_id: u32, frame: Vec<u8>) -> u64 {
-        let queued = self.queued(Kind::Stream(stream_id), frame);
-        self.arrived.push_back(queued);
-        self.newest
-    }
-
-    /// Keeps a frame of data, behind the request that it follows, and leaves its buffer empty.
-    /// Returns its number.
-    pub(super) fn arrive_data(&mut self, stream_id: u32, frame: &mut Vec<u8>) -> u64 {
-        if let Some(last) = self.arrived.back_mut() {
-            if last.joins(stream_id, frame) {
-                self.bytes = self.bytes.saturating_add(frame.len());
-                self.data_bytes = self.data_bytes.saturating_add(frame.len());
-                last.frame.append(frame);
-                return last.number;
-            }
+    /// Appends a message of a stream whose frame before it is `previous`, and leaves its buffer
+    /// empty. Returns its number.
+    pub(super) fn push_data(&mut self, stream_id: u32, previous: u64, frame: &mut Vec<u8>) -> u64 {
+        if let Some(last) = self
+            .frames
+            .back_mut()
+            .filter(|last| last.joins(stream_id, frame))
+        {
+            self.bytes = self.bytes.saturating_add(frame.len());
+            self.data_bytes = self.data_bytes.saturating_add(frame.len());
+            last.frame.append(frame);
+            return last.number;
         }
-        self.data_bytes = self.data_bytes.saturating_add(frame.len() + OVERHEAD);
-        let queued = self.queued(Kind::Data(stream_id), mem::take(frame));
-        self.arrived.push_back(queued);
-        self.newest
+        self.data_bytes = self.data_bytes.saturating_add(frame.len() + FRAME_OVERHEAD);
+        let kind = Kind::Data {
+            stream_id,
+            previous,
+        };
+        self.append(kind, mem::take(frame))
     }
 
-    /// Appends what has arrived: the rules hear of it before anything is written.
-    pub(super) fn admit(&mut self) {
-        self.frames.append(&mut self.arrived);
-    }
-
-    /// Whether frames wait to be admitted.
-    pub(super) fn has_arrived(&self) -> bool {
-        !self.arrived.is_empty()
-    }
-
-    fn queued(&mut self, kind: Kind, frame: Vec<u8>) -> Queued {
-        self.bytes = self.bytes.saturating_add(frame.len() + OVERHEAD);
+    fn append(&mut self, kind: Kind, frame: Vec<u8>) -> u64 {
+        self.bytes = self.bytes.saturating_add(frame.len() + FRAME_OVERHEAD);
         self.newest += 1;
-        Queued {
-            number: self.newest,
-            ..Queued::new(kind, frame)
-        }
+        self.frames.push_back(Queued::new(kind, self.newest, frame));
+        self.newest
     }
 
     /// Keeps the answer to a PING. Returns whether it replaced an older one.
@@ -202,51 +191,92 @@ impl Outbox {
         self.ping = Some(number);
     }
 
-    /// Takes back a frame of which nothing is written. `false` if there is no such frame.
-    pub(super) fn remove(&mut self, stream_id: u32) -> bool {
-        let Some(at) = self.position(stream_id) else {
-            return false;
-        };
-        if let Some(queued) = self.frames.remove(at) {
-            self.bytes -= queued.frame.len() + OVERHEAD;
+    /// The number of the PING that may not have left yet.
+    pub(super) fn unflushed_ping(&self) -> Option<u64> {
+        self.unflushed_ping
+    }
+
+    /// Its PONG has come. Returns whether it was not known to have left: the stream may hold back
+    /// later bytes, and the writer of a batch is the last to learn that it is written.
+    pub(super) fn answer_ping(&mut self, number: u64) -> bool {
+        let mut pings = [&mut self.ping_out, &mut self.unflushed_ping].into_iter();
+        pings.any(|ping| ping.take_if(|ping| *ping == number).is_some())
+    }
+
+    /// It has left. Returns whether there was one.
+    pub(super) fn take_unflushed_ping(&mut self) -> bool {
+        self.unflushed_ping.take().is_some()
+    }
+
+    pub(super) fn progress(&self, number: u64) -> Progress {
+        if number >= self.first_queued() {
+            Progress::Unsent
+        } else if self.out.is_some_and(|first| number >= first) {
+            Progress::Out
+        } else if self
+            .begun
+            .as_ref()
+            .is_some_and(|begun| begun.number == number)
+        {
+            Progress::Begun
+        } else {
+            Progress::Written
         }
-        true
     }
 
-    /// Takes back the data of a stream of which nothing is written.
-    pub(super) fn remove_data(&mut self, stream_id: u32) {
-        let (bytes, data_bytes) = (&mut self.bytes, &mut self.data_bytes);
-        let mut keep = |queued: &Queued| {
-            let removed = matches!(queued.kind, Kind::Data(id) if id == stream_id);
-            if removed {
-                *bytes -= queued.frame.len() + OVERHEAD;
-                *data_bytes -= queued.frame.len() + OVERHEAD;
+    /// Takes back a frame of which nothing is written, if that is so (law 6).
+    pub(super) fn take_back(&mut self, number: u64) -> Option<Vec<u8>> {
+        let frame = self.withdraw(number)?;
+        self.trim();
+        Some(frame)
+    }
+
+    /// Takes back the data of a stream of which nothing is written. `newest` is the number of the
+    /// stream's last frame.
+    pub(super) fn take_back_data(&mut self, newest: u64, mut free: impl FnMut(Vec<u8>)) {
+        let mut number = newest;
+        while let Some(&Kind::Data { previous, .. }) = self.find(number).map(|found| &found.kind) {
+            if let Some(frame) = self.withdraw(number) {
+                self.data_bytes -= frame.len() + FRAME_OVERHEAD;
+                free(frame);
             }
-            !removed
-        };
-        self.frames.retain(&mut keep);
-        self.arrived.retain(&mut keep);
+            number = previous;
+        }
+        self.trim();
     }
 
-    /// A client's frames with lower numbers have left, or were taken back. (A server's driver puts
-    /// answers in front of what has arrived.)
-    pub(super) fn first_unwritten(&self) -> u64 {
-        let begun = self.begun.as_ref();
-        let first = begun.or_else(|| self.frames.front());
-        let first = first.or_else(|| self.arrived.front());
-        first.map_or(self.newest + 1, |queued| queued.number)
+    /// Takes the same time however many frames wait (law 2).
+    fn withdraw(&mut self, number: u64) -> Option<Vec<u8>> {
+        let queued = self.find(number).filter(|queued| !queued.is_withdrawn())?;
+        queued.kind = Kind::Withdrawn;
+        let frame = mem::take(&mut queued.frame);
+        self.bytes -= frame.len() + FRAME_OVERHEAD;
+        Some(frame)
     }
 
-    /// Whether a byte of this stream's frame is still here.
-    pub(super) fn holds(&self, stream_id: u32) -> bool {
-        self.position(stream_id).is_some()
-            || matches!(&self.begun, Some(Queued { kind: Kind::Stream(id), .. }) if *id == stream_id)
+    fn find(&mut self, number: u64) -> Option<&mut Queued> {
+        let at = number.checked_sub(self.first_queued())?;
+        self.frames.get_mut(usize::try_from(at).ok()?)
     }
 
-    fn position(&self, stream_id: u32) -> Option<usize> {
+    /// The places of withdrawn frames go when nothing is in front of them. Not while a batch is out,
+    /// which may come back there.
+    fn trim(&mut self) {
+        while self.out.is_none() && self.frames.front().is_some_and(Queued::is_withdrawn) {
+            self.frames.pop_front();
+        }
+    }
+
+    fn first_queued(&self) -> u64 {
         self.frames
-            .iter()
-            .position(|queued| matches!(queued.kind, Kind::Stream(id) if id == stream_id))
+            .front()
+            .map_or(self.newest + 1, |first| first.number)
+    }
+
+    /// Frames with lower numbers have left, or were taken back.
+    pub(super) fn first_unwritten(&self) -> u64 {
+        let begun = self.begun.as_ref().map(|begun| begun.number);
+        self.out.or(begun).unwrap_or_else(|| self.first_queued())
     }
 
     /// Unwritten bytes of streams' frames.
@@ -262,7 +292,17 @@ impl Outbox {
 
     /// Whether nothing waits and nothing is on its way: a batch that is out may come back.
     pub(super) fn is_empty(&self) -> bool {
-        !self.writing && self.arrived.is_empty() && self.has_nothing_to_write()
+        self.out.is_none() && self.has_nothing_to_write()
+    }
+
+    /// Whether a write has something to do, and nobody is at it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.out.is_none() && !self.has_nothing_to_write()
+    }
+
+    /// Whether somebody is writing.
+    pub(super) fn is_out(&self) -> bool {
+        self.out.is_some()
     }
 
     fn has_nothing_to_write(&self) -> bool {
@@ -272,59 +312,70 @@ impl Outbox {
             && self.replies.is_empty()
     }
 
-    /// Whether the kernel was last offered something at `since` or later, and whether it then
-    /// took some of it.
-    pub(super) fn offered_and_taken_since(&self, since: Duration) -> (bool, bool) {
-        let not_before = |at: Option<Duration>| at.is_some_and(|at| at >= since);
-        (not_before(self.last_offer), not_before(self.last_taken))
+    /// When the kernel was last offered something, and when it last took some.
+    pub(super) fn writes(&self) -> Writes {
+        self.writes
     }
 
     /// Takes what is to be written next. `None` if there is nothing, or somebody is writing.
     pub(super) fn begin(&mut self) -> Option<Batch> {
-        if self.writing || self.has_nothing_to_write() {
+        if !self.is_ready() {
             return None;
         }
+        self.out = Some(self.first_unwritten());
         let mut frames = mem::take(&mut self.spare);
-        let begun = self.begun.is_some();
-        frames.extend(self.begun.take());
+        let begun = self.begun.take();
+        let has_begun = begun.is_some();
+        if let Some(begun) = begun {
+            if let Kind::Ping(number) = begun.kind {
+                self.ping_out = Some(number);
+            }
+            frames.push_back(begun);
+        }
         // In front of every frame that has not begun: the order by which a client learns that
         // its peer knows PING (RFC KA-14, KA-15).
         if let Some(reply) = self.replies.take() {
             let frame = pong(reply.stream_id, self.pong_flags, &reply.payload);
-            frames.push_back(Queued::new(Kind::Pong(reply), frame));
+            frames.push_back(Queued::new(Kind::Pong(reply), 0, frame));
         }
         if let Some(number) = self.ping.take() {
-            frames.push_back(Queued::new(Kind::Ping(number), ping(number).to_vec()));
+            self.ping_out = Some(number);
+            frames.push_back(Queued::new(Kind::Ping(number), 0, ping(number).to_vec()));
         }
         let mut bytes = 0;
-        while frames.len() < SLICES && bytes < BATCH_BYTES {
+        while frames.len() < BATCH_FRAMES && bytes < BATCH_BYTES {
+            // Not across the place of a withdrawn frame: what comes back must fit in front again.
+            if self.frames.front().is_none_or(Queued::is_withdrawn) {
+                break;
+            }
             let Some(queued) = self.frames.pop_front() else {
                 break;
             };
             bytes += queued.unwritten().len();
             frames.push_back(queued);
         }
-        self.writing = true;
         Some(Batch {
             frames,
-            begun,
+            begun: has_begun,
             taken: 0,
             taken_of_streams: 0,
             taken_of_data: 0,
-            written_ping: false,
+            written_ping: None,
         })
     }
 
     /// Brings a batch back. A frame that has begun stays in front; the rest returns to its place,
-    /// which is behind a PONG or PING that came meanwhile. Returns whether the PING was written.
-    pub(super) fn end(&mut self, mut batch: Batch, now: Duration) -> bool {
-        self.writing = false;
+    /// which is behind a PONG or PING that came meanwhile.
+    pub(super) fn end(&mut self, mut batch: Batch, now: Duration) {
+        self.out = None;
         self.bytes = self.bytes.saturating_sub(batch.taken_of_streams);
         self.data_bytes = self.data_bytes.saturating_sub(batch.taken_of_data);
-        self.last_offer = Some(now);
+        self.writes.offered = Some(now);
         if batch.taken > 0 {
-            self.last_taken = Some(now);
+            self.writes.taken = Some(now);
         }
+        let unanswered = self.ping_out.take().and(batch.written_ping);
+        self.unflushed_ping = unanswered.or(self.unflushed_ping);
         let mut begun = if batch.begun {
             batch.frames.pop_front()
         } else {
@@ -334,41 +385,54 @@ impl Outbox {
         self.begun = begun.filter(|begun| !begun.unwritten().is_empty());
         if self.begun.is_some() && unbegun.is_some() {
             // There are two now.
-            self.bytes += OVERHEAD;
-            self.data_bytes += OVERHEAD;
+            self.bytes += FRAME_OVERHEAD;
+            self.data_bytes += FRAME_OVERHEAD;
         }
         while let Some(queued) = batch.frames.pop_back() {
             match queued.kind {
-                Kind::Stream(_) | Kind::Data(_) => self.frames.push_front(queued),
                 Kind::Ping(number) => self.ping = self.ping.or(Some(number)),
                 Kind::Pong(reply) if self.replies.is_empty() => {
                     self.replies.put(reply.stream_id, reply.payload);
                 }
                 Kind::Pong(_) => {}
+                Kind::Call | Kind::Data { .. } | Kind::Withdrawn => self.frames.push_front(queued),
             }
         }
         if let Some(queued) = unbegun {
             self.frames.push_front(queued);
         }
         self.spare = batch.frames;
-        let first_unwritten = self.first_unwritten();
-        self.sending.forget(first_unwritten);
-        batch.written_ping
+        self.trim();
     }
 
-    /// Drops everything: the connection has ended.
-    pub(super) fn clear(&mut self) {
-        *self = Self {
-            writing: self.writing,
-            ..Self::default()
-        };
+    /// Gives back memory that a burst has left.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() && self.frames.capacity() > KEPT_ENTRIES {
+            self.frames = VecDeque::new();
+        }
+    }
+
+    /// Lets go of everything: the connection has ended. A batch that is out may still come back.
+    pub(super) fn clear(&mut self) -> Self {
+        let out = self.out;
+        mem::replace(
+            self,
+            Self {
+                out,
+                ..Self::default()
+            },
+        )
     }
 }
 
 impl Batch {
     /// The bytes to write, by `write`, in one go.
     pub(super) fn write<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
-        let mut slices = [IoSlice::new(&[]); SLICES];
+        // One frame is written most often, and needs no list.
+        if self.frames.len() == 1 {
+            return write(&[IoSlice::new(self.front())]);
+        }
+        let mut slices = [IoSlice::new(&[]); BATCH_FRAMES];
         let mut count = 0;
         for (slice, queued) in slices.iter_mut().zip(&self.frames) {
             *slice = IoSlice::new(queued.unwritten());
@@ -389,24 +453,23 @@ impl Batch {
             let of_frame = taken.min(queued.unwritten().len());
             queued.written += of_frame;
             taken -= of_frame;
-            let overhead = if queued.unwritten().is_empty() {
-                OVERHEAD
-            } else {
-                0
-            };
+            let is_whole = queued.unwritten().is_empty();
+            let counted = of_frame + if is_whole { FRAME_OVERHEAD } else { 0 };
             match queued.kind {
-                Kind::Stream(_) => self.taken_of_streams += of_frame + overhead,
-                Kind::Data(_) => {
-                    self.taken_of_streams += of_frame + overhead;
-                    self.taken_of_data += of_frame + overhead;
+                Kind::Call => self.taken_of_streams += counted,
+                Kind::Data { .. } => {
+                    self.taken_of_streams += counted;
+                    self.taken_of_data += counted;
                 }
-                Kind::Ping(_) | Kind::Pong(_) => {}
+                Kind::Ping(_) | Kind::Pong(_) | Kind::Withdrawn => {}
             }
-            if !queued.unwritten().is_empty() {
+            if !is_whole {
                 self.begun |= of_frame > 0;
                 return;
             }
-            self.written_ping |= matches!(queued.kind, Kind::Ping(_));
+            if let Kind::Ping(number) = queued.kind {
+                self.written_ping = Some(number);
+            }
             self.begun = false;
             if let Some(written) = self.frames.pop_front() {
                 buffers::give(written.frame);

@@ -2,19 +2,14 @@
 
 use std::cell::Cell;
 use std::io;
+use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 
 use crate::transport::Transport;
+use crate::tuning::{READ_BEHIND_LARGE, READ_BYTES};
 use crate::wire::{Decoded, Decoder, Header, ProtocolError};
-
-/// Bytes that are asked for at once: many small frames come in one read.
-const CHUNK: usize = 64 << 10;
-
-/// The same behind a large payload. Large ones come one behind the other: this takes little more
-/// than the next one's header, so that little of it is moved.
-const BEHIND_LARGE: usize = 1 << 10;
 
 thread_local! {
     /// Lent to the connection whose turn it is, so that idle ones hold none.
@@ -50,21 +45,35 @@ impl Reader {
             self.chunk = CHUNKS.take();
         }
         self.chunk.clear();
-        self.chunk.reserve(CHUNK);
+        self.chunk.reserve(READ_BYTES);
         self.taken = 0;
         self.ping = None;
-        let limit = if self.large { BEHIND_LARGE } else { CHUNK };
+        let limit = if self.large {
+            READ_BEHIND_LARGE
+        } else {
+            READ_BYTES
+        };
         let read = ready!(transport.poll_read(cx, &mut self.chunk, limit));
         self.large = false;
         Poll::Ready(read)
     }
 
-    /// The next frame of what was read, if it is a small one of data.
-    pub(super) fn next_small(&mut self) -> Option<(Header, &[u8])> {
+    /// The next frame of what was read, if it is a small one of data: its payload is these
+    /// [`bytes`](Self::bytes).
+    pub(super) fn next_small(&mut self) -> Option<(Header, Range<usize>)> {
         let mut input = self.chunk.get(self.taken..)?;
         let small = self.decoder.decode_small(&mut input);
         self.taken = self.chunk.len() - input.len();
-        small
+        small.map(|(header, payload)| (header, self.taken - payload.len()..self.taken))
+    }
+
+    pub(super) fn bytes(&self, place: Range<usize>) -> &[u8] {
+        self.chunk.get(place).unwrap_or_default()
+    }
+
+    /// Whether something that was read is not taken yet.
+    pub(super) fn has_rest(&self) -> bool {
+        self.taken < self.chunk.len()
     }
 
     /// The next frame of what was read.
@@ -88,7 +97,7 @@ impl Reader {
 
     /// Gives the buffer back to the thread, unless it is needed again.
     pub(super) fn rest(&mut self) {
-        if self.taken < self.chunk.len() {
+        if self.has_rest() {
             return;
         }
         if self.chunk.capacity() > 0 {

@@ -9,33 +9,40 @@ use std::panic::resume_unwind;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, unconstrained};
 
 use super::driver::Driver;
-use super::{Shared, Side};
+use super::shared::Shared;
+use super::side::SideDriver;
+use super::state::{Side, State};
+use super::stream::Spread;
 use crate::clock::Clock;
 use crate::config::DriverThread;
 use crate::error::ConnectionError;
-use crate::keepalive::Keepalive;
+use crate::keepalive::{Keepalive, Machine};
 use crate::seed::seed;
 use crate::transport::{IntoTransport, Transport};
 
 /// A connection whose driver does not run yet.
-pub(crate) struct Connection<S: Side> {
+pub(crate) struct Connection<S: SideDriver> {
     /// On the heap at once: a future keeps room for each place that a value is moved through before
     /// it rests, and an idle connection would hold its driver four times.
     driver: Pin<Box<Driver<S>>>,
     /// Where it will run, unless that is here.
     elsewhere: Option<Handle>,
+    shared: Arc<Shared<S::Side>>,
 }
 
-impl<S: Side> Connection<S> {
-    /// What the operating system refuses here ends the connection as soon as it is driven.
+impl<S: SideDriver> Connection<S> {
+    /// `receive_limit` is for what waits in the queues of all streams. What the operating system refuses
+    /// here ends the connection as soon as it is driven.
     pub(crate) fn new(
         stream: impl IntoTransport,
-        side: S,
+        (side, streams): (S, S::Side),
+        receive_limit: usize,
         keepalive: &Keepalive,
         thread: DriverThread,
     ) -> Self {
@@ -51,8 +58,20 @@ impl<S: Side> Connection<S> {
         if entered.is_some() {
             moved = transport.enter();
         }
-        let transport = Box::new(transport);
-        let mut driver = Driver::new(transport, side, keepalive, Clock::start(), seed());
+        let mut machine = Machine::new(keepalive, S::Side::ROLE, seed());
+        machine.handle_connected(Duration::ZERO);
+        let spread = Spread::new(seed());
+        let state = State::new(
+            machine,
+            streams,
+            spread,
+            receive_limit,
+            transport.shortcut(),
+        );
+        let credentials = transport.peer_credentials();
+        let runtime = Handle::current();
+        let shared = Arc::new(Shared::new(state, Clock::start(), credentials, &runtime));
+        let mut driver = Driver::new(Box::new(transport), side, Arc::clone(&shared));
         drop(entered);
         if let Err(error) = moved {
             driver.fail(error);
@@ -60,11 +79,12 @@ impl<S: Side> Connection<S> {
         Self {
             driver: Box::pin(driver),
             elsewhere,
+            shared,
         }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Shared<S::Command>> {
-        self.driver.shared()
+    pub(crate) fn shared(&self) -> &Arc<Shared<S::Side>> {
+        &self.shared
     }
 
     /// Drives it to its end, whether anybody waits for that or not.

@@ -44,7 +44,7 @@ pub enum ConnectionError {
     #[error("the peer does not speak ttrpc")]
     Protocol(#[source] ProtocolError),
     /// Keepalive convicted the peer. Final for this connection, and only for it.
-    #[error("the peer is dead: {reason} ({evidence})")]
+    #[error("{} ({evidence})", conviction(*.reason))]
     Dead {
         /// What it was convicted for.
         reason: DeadReason,
@@ -97,6 +97,14 @@ impl ConnectionError {
     }
 }
 
+/// A peer that does not read may live all the same, and speak.
+const fn conviction(reason: DeadReason) -> &'static str {
+    match reason {
+        DeadReason::Silent => "the peer is dead: silent",
+        DeadReason::NotReading => "the peer takes no bytes",
+    }
+}
+
 impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
         let error = Arc::new(error);
@@ -115,7 +123,7 @@ pub enum ConfigError {
     /// One of [`Keepalive`](crate::Keepalive).
     #[error(transparent)]
     Keepalive(#[from] keepalive::ConfigError),
-    /// A limit of nothing, with which no call could ever be made.
+    /// A limit of zero, with which no call could ever be made.
     #[error("`{setting}` is 0, allowed is 1 or more")]
     ZeroLimit {
         /// The setter that was given the value.

@@ -100,11 +100,9 @@ impl LateRecord {
         }
     }
 
-    /// The answer has come. Returns how long it took.
-    pub(crate) fn answered(self, now: Duration) -> Duration {
-        let after = now.saturating_sub(self.started);
-        self.end(LateOutcome::Answered { after });
-        after
+    /// How long ago its call began.
+    pub(crate) fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.started)
     }
 
     pub(crate) fn end(self, outcome: LateOutcome) {

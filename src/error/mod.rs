@@ -113,7 +113,15 @@ impl Error {
         match self {
             Self::Deadline(late) => late.peer,
             Self::Connection(_) | Self::IdsExhausted => Peer::Gone,
-            _ => Peer::Alive,
+            Self::Status(_)
+            | Self::Refused(_)
+            | Self::RequestTooLarge(_)
+            | Self::ResponseTooLarge(_)
+            | Self::InvalidResponse(_)
+            | Self::InvalidMessage(_)
+            | Self::UnexpectedData
+            | Self::StreamOverflow { .. }
+            | Self::StreamEnded => Peer::Alive,
         }
     }
 

@@ -137,8 +137,12 @@ impl Keepalive {
         self
     }
 
-    /// How long a watched peer may take no byte of what we want to write. At least 20 ms; the
-    /// [`timeout`](Self::timeout) by default.
+    /// How long a watched peer may take no byte of what we want to write, whatever it sends
+    /// meanwhile. At least 20 ms.
+    ///
+    /// If it is not set, that is the [`timeout`](Self::timeout), which each byte received restarts as
+    /// well: a peer that speaks lives, and may have a reason not to read. A verdict and
+    /// [`write_blocked_for`](crate::Snapshot::write_blocked_for) say that it does not.
     ///
     /// On TCP a byte that was taken says that the peer's kernel lives, not that its process does.
     #[must_use]
@@ -197,7 +201,6 @@ impl Keepalive {
     /// The values in use: those that were set, brought into range.
     #[must_use]
     pub fn settings(&self) -> KeepaliveSettings {
-        let write_stall = self.write_stall.unwrap_or(self.timeout);
         KeepaliveSettings {
             off: matches!(self.mode, Mode::Off),
             every: match self.mode {
@@ -207,7 +210,7 @@ impl Keepalive {
             timeout: self.timeout.max(TIMEOUT_FLOOR),
             while_idle: self.while_idle,
             on_silence: self.on_silence,
-            write_stall: write_stall.max(TIMEOUT_FLOOR),
+            write_stall: self.write_stall.map(|time| time.max(TIMEOUT_FLOOR)),
             probe_before_deadline: self.lead.max(LEAD_FLOOR),
             jitter: self.jitter.min(JITTER_CEILING),
             peer_support: self.peer_support,
@@ -236,8 +239,8 @@ pub struct KeepaliveSettings {
     pub while_idle: bool,
     /// [`Keepalive::on_silence`].
     pub on_silence: OnSilence,
-    /// [`Keepalive::write_stall`], the timeout if it was not set.
-    pub write_stall: Duration,
+    /// [`Keepalive::write_stall`], `None` if it was not set.
+    pub write_stall: Option<Duration>,
     /// [`Keepalive::probe_before_deadline`]. A short call has less, see [`Keepalive::lead_for`].
     pub probe_before_deadline: Duration,
     /// [`Keepalive::jitter`], in percent.
@@ -366,11 +369,15 @@ mod tests {
     fn settings_are_the_values_that_were_set_in_range() {
         let keepalive = Keepalive::every(ms(0))
             .timeout(ms(0))
+            .write_stall(ms(0))
             .probe_before_deadline(ms(0))
             .jitter(200);
         let settings = keepalive.settings();
         assert_eq!(settings.every, Some(ms(10)));
-        assert_eq!((settings.timeout, settings.write_stall), (ms(20), ms(20)));
+        assert_eq!(
+            (settings.timeout, settings.write_stall),
+            (ms(20), Some(ms(20)))
+        );
         assert_eq!(
             (settings.probe_before_deadline, settings.jitter),
             (ms(1), 10)
@@ -379,7 +386,7 @@ mod tests {
 
         let settings = Keepalive::on_demand().timeout(ms(300)).settings();
         assert_eq!((settings.off, settings.every), (false, None));
-        assert_eq!(settings.write_stall, ms(300));
+        assert_eq!(settings.write_stall, None);
         assert!(Keepalive::off().settings().off);
     }
 }

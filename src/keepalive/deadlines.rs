@@ -200,6 +200,9 @@ impl<K: Copy + Ord> Deadlines<K> {
             self.asking.push(at);
             self.note_lead(ask.lead);
         }
+        if self.leads.is_empty() {
+            return self.gaps.clear();
+        }
         self.note_gap(previous_run);
         while let Some(first) = self.near.first_entry() {
             if first.key().0 > now {
@@ -216,15 +219,15 @@ impl<K: Copy + Ord> Deadlines<K> {
 
     /// Only a gap longer than half of a call's lead makes a difference to it.
     fn note_gap(&mut self, previous_run: Duration) {
-        let Some((shortest, _)) = self.leads.first_key_value() else {
-            return self.gaps.clear();
+        let (Some((shortest, _)), Some((longest, _)), Some(deadline)) = (
+            self.leads.first_key_value(),
+            self.leads.last_key_value(),
+            self.first_deadline(),
+        ) else {
+            return;
         };
         if self.last_run - previous_run > *shortest / 2 {
-            let longest = self.leads.last_key_value().map(|(lead, _)| *lead);
-            let asked_first = self
-                .first_deadline()
-                .unwrap_or_default()
-                .saturating_sub(longest.unwrap_or_default());
+            let asked_first = deadline.saturating_sub(*longest);
             self.gaps.note(previous_run, self.last_run, asked_first);
         }
     }
@@ -233,12 +236,11 @@ impl<K: Copy + Ord> Deadlines<K> {
     /// ahead of their deadline. One wish stands for all: if evidence is fresh enough for the
     /// latest, it is for those before.
     pub fn poll_wish(&mut self) -> Option<Duration> {
-        let asking = mem::take(&mut self.asking);
-        let ahead = asking.into_iter().filter_map(|at| {
+        let asking = self.asking.drain(..).filter_map(|at| {
             let near = self.near.get_mut(&at)?;
             mem::take(&mut near.asking).then(|| at.0.saturating_sub(near.lead))
         });
-        ahead.max()
+        asking.max()
     }
 
     /// Whether a call is at its deadline and has not been given out, or was deferred.
@@ -270,14 +272,17 @@ impl<K: Copy + Ord> Deadlines<K> {
     /// When the driver must run next: when a call comes to `ask_at`, then every quarter of the
     /// shortest lead, and at each deadline. In the past while [`is_due`](Self::is_due).
     pub fn next_run(&mut self, is_open: impl Fn(K) -> bool) -> Option<Duration> {
-        let ask_at = self.upcoming.first(is_open).map(|ask| ask.at);
+        let ask_at = self.upcoming.first(is_open);
         self.upcoming.shrink();
-        let step = self.shortest_lead().map(|lead| {
-            let step = (lead / 4).max(Duration::from_nanos(1));
-            self.last_run.saturating_add(step)
-        });
-        let deadline = self.first_deadline();
-        [ask_at, step, deadline].into_iter().flatten().min()
+        let Some(lead) = self.shortest_lead() else {
+            return ask_at;
+        };
+        let step = (lead / 4).max(Duration::from_nanos(1));
+        let step = Some(self.last_run.saturating_add(step));
+        [ask_at, step, self.first_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The shortest lead of the calls that have come to `ask_at` and have not been given out.

@@ -11,10 +11,11 @@ use std::time::Duration;
 use self::interval::Interval;
 use self::round_trip::RoundTrip;
 use super::attended::Attended;
-use super::state::Events;
+use super::events::Events;
 use super::{
     Counters, DeadReason, Keepalive, KeepaliveSettings, PeerSupport, Role, State, Support,
 };
+use crate::wire;
 
 /// A peer of which it is unknown whether it knows PING is asked again after this, if nothing is
 /// sent periodically.
@@ -37,8 +38,8 @@ const BREATH: Duration = Duration::from_millis(1);
 ///    some, before the frames in them.
 /// 3. Write; report blocked writes, progress and the PING's last byte.
 /// 4. If [`look_due`](Self::look_due), ask the kernel and report
-///    [`handle_look`](Self::handle_look). Then [`handle_timeout`](Self::handle_timeout) if
-///    [`poll_timeout`](Self::poll_timeout) has passed.
+///    [`handle_look`](Self::handle_look). Then [`handle_timeout`](Self::handle_timeout). Only these
+///    two ask of themselves: what was due before the read may not be any more.
 /// 5. Drain [`poll_event`](Self::poll_event) after each input, put the PING of
 ///    [`poll_ping`](Self::poll_ping) ahead of data, and sleep until
 ///    [`poll_timeout`](Self::poll_timeout) at the latest.
@@ -50,7 +51,7 @@ const BREATH: Duration = Duration::from_millis(1);
 /// | PING due | the interval, lengthened by the jitter | evidence, or a PING, on a watched connection | a PING is wanted | it is wanted, or nobody watches |
 /// | ask again | the interval (10 s without one), doubled each time | a PING to a peer of unknown support | the same PING is wanted again | support is known |
 /// | look at the trial | a quarter of the timeout | the PING is flushed, or a look before | look for bytes | evidence, conviction, nobody watches |
-/// | look at the blocked write | a quarter of the write stall | a write is blocked, or a look before | try to write | bytes are taken, conviction, nobody watches |
+/// | look at the blocked write | a quarter of the write stall | a write is blocked, or a look before | try to write | bytes are taken, or received unless a write stall was set; conviction, nobody watches |
 #[derive(Debug)]
 pub struct Machine {
     settings: KeepaliveSettings,
@@ -86,7 +87,7 @@ pub struct Machine {
 
     answered: u64,
     pong_at: Option<Duration>,
-    handlers_stalled: bool,
+    pong_flags: wire::Flags,
     round_trip: RoundTrip,
 
     blocked_since: Option<Duration>,
@@ -98,8 +99,6 @@ pub struct Machine {
     told: Flags,
     events: Events,
     armed: Option<Duration>,
-    /// When what follows from the facts was last derived, if nothing has been touched since.
-    settled: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -133,7 +132,7 @@ enum Ping {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Flags {
     doubted: bool,
-    handlers_stalled: bool,
+    pong: wire::Flags,
     overdue: bool,
     write_blocked: bool,
     local_stall: Option<Duration>,
@@ -147,7 +146,7 @@ impl Machine {
     pub fn new(keepalive: &Keepalive, role: Role, seed: u64) -> Self {
         let settings = keepalive.settings();
         let may_send = !settings.off && role == Role::Client;
-        Self {
+        let mut machine = Self {
             settings,
             now: Duration::ZERO,
             last_run: Duration::ZERO,
@@ -177,7 +176,7 @@ impl Machine {
             retry_gap: settings.every.unwrap_or(RETRY),
             answered: 0,
             pong_at: None,
-            handlers_stalled: false,
+            pong_flags: wire::Flags::NONE,
             round_trip: RoundTrip::default(),
             blocked_since: None,
             write_stall: None,
@@ -187,8 +186,9 @@ impl Machine {
             told: Flags::default(),
             events: Events::default(),
             armed: None,
-            settled: None,
-        }
+        };
+        machine.settle(Duration::ZERO);
+        machine
     }
 }
 

@@ -1,9 +1,6 @@
-//! The words the machine speaks: states, events, counters, and what a look found.
+//! The words the machine speaks: states, what is known of a peer, and what a look found.
 
 use std::fmt;
-use std::time::Duration;
-
-use super::{Evidence, OnSilence};
 
 /// What is believed of the peer of a connection that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +20,8 @@ pub enum State {
 pub enum DeadReason {
     /// It left a PING without any sign of life.
     Silent,
-    /// Its kernel took nothing of what we wanted to write.
+    /// Its kernel took nothing of what we wanted to write. It may live all the same where a
+    /// [`write_stall`](super::Keepalive::write_stall) was set.
     NotReading,
 }
 
@@ -84,68 +82,4 @@ pub struct Look {
     pub drained: bool,
     /// A bare send of the bytes that were blocked was refused again.
     pub write_refused: bool,
-}
-
-/// What happened, for the driver to act on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Event {
-    /// This side did not look for more than half of the time it gives to the peer.
-    LocalStall {
-        /// Time since the look before.
-        gap: Duration,
-    },
-    /// The state changed.
-    StateChanged {
-        /// The state when events were last drained.
-        from: State,
-        /// The state now.
-        to: State,
-    },
-    /// It became known whether the peer knows PING.
-    SupportChanged(Support),
-    /// One of these changed: a verdict's doubt, handlers stalled, overdue, local stall, write
-    /// blocked.
-    FlagsChanged,
-    /// The peer was found dead. Always the last event of its input.
-    Convicted {
-        /// By which clock.
-        reason: DeadReason,
-        /// What was known at that look.
-        evidence: Evidence,
-        /// [`OnSilence::Close`]: the state is dead, end the connection. [`OnSilence::Report`]: the state is suspect
-        /// and overdue, the connection stays.
-        on_silence: OnSilence,
-    },
-}
-
-/// How often things happened on one connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// PINGs fully written.
-    pub pings_sent: u64,
-    /// PONGs received.
-    pub pongs_received: u64,
-    /// Changes from alive to suspect.
-    pub suspect_entries: u64,
-    /// Changes back to alive by a sign of life.
-    pub recoveries: u64,
-    /// Pauses of this side.
-    pub local_stalls: u64,
-    /// Convictions by silence; with [`OnSilence::Report`] those that would have been.
-    pub convictions_silent: u64,
-    /// Convictions by writes that were refused; with [`OnSilence::Report`] those that would have
-    /// been.
-    pub convictions_not_reading: u64,
-}
-
-/// Events not drained yet: one slot for each kind, since the newest of a kind says all.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    pub(super) local_stall: Option<Duration>,
-    pub(super) state_from: Option<State>,
-    pub(super) support_changed: bool,
-    pub(super) flags_changed: bool,
-    pub(super) convicted: Option<(DeadReason, Evidence)>,
 }

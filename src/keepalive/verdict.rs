@@ -180,7 +180,11 @@ pub struct Evidence {
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "silent for {:.2} s", self.silent_for.as_secs_f64())?;
+        write!(
+            f,
+            "nothing heard for {:.2} s",
+            self.silent_for.as_secs_f64()
+        )?;
         if let Some(awaiting) = self.awaiting_pong_for {
             write!(f, ", PING unanswered for {:.2} s", awaiting.as_secs_f64())?;
         }
@@ -429,7 +433,7 @@ mod tests {
         };
         assert_eq!(
             evidence.to_string(),
-            "silent for 1.98 s, PING unanswered for 0.25 s"
+            "nothing heard for 1.98 s, PING unanswered for 0.25 s"
         );
         evidence.write_blocked_for = Some(ms(1500));
         evidence.handlers_stalled = true;

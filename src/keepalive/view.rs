@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Counters, Evidence, Peer, State, Support};
+use crate::wire::Flags;
 
 /// What a [`Machine`](super::Machine) knows of its peer at one moment. Instants are times since the
 /// connection began.
@@ -25,8 +26,8 @@ pub struct View {
     pub awaiting_pong_since: Option<Duration>,
     /// Since when the kernel has taken nothing of what we want to write.
     pub write_blocked_since: Option<Duration>,
-    /// The newest PONG said that the peer's handlers are stalled.
-    pub handlers_stalled: bool,
+    /// What the newest PONG said of its side.
+    pub pong_flags: Flags,
     /// The newest pause of this side that was noticed.
     pub local_stall: Option<Duration>,
     /// Convicted with [`OnSilence::Report`](super::OnSilence::Report), and silent since.
@@ -46,7 +47,7 @@ impl View {
             smoothed_rtt: self.smoothed_rtt,
             awaiting_pong_for: self.awaiting_pong_since.map(age),
             write_blocked_for: self.write_blocked_since.map(age),
-            handlers_stalled: self.handlers_stalled,
+            handlers_stalled: self.pong_flags.contains(Flags::HANDLERS_STALLED),
             local_stall: self.local_stall,
             support: self.support,
         }

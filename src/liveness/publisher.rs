@@ -1,15 +1,15 @@
 //! Tells watchers what the rules of one connection know.
 
 use std::fmt;
-use std::mem;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::{Counters, Known, Liveness, Snapshot};
+use super::{Counters, Known, Liveness, Snapshot, Source};
 use crate::clock::Clock;
 use crate::error::ConnectionError;
-use crate::keepalive::{Machine, Support, View};
+use crate::keepalive::{Machine, View};
 
 /// The other end of [`Liveness`]: publishes what a [`Machine`] knows, and keeps its time.
 ///
@@ -20,6 +20,7 @@ use crate::keepalive::{Machine, Support, View};
 /// ```
 /// use std::time::Duration;
 /// use ttrpc_keepalive::keepalive::{Keepalive, Machine, Role};
+/// use ttrpc_keepalive::wire::Flags;
 /// use ttrpc_keepalive::{Publisher, Support, Traffic};
 ///
 /// let mut machine = Machine::new(&Keepalive::on_demand(), Role::Client, 0);
@@ -28,7 +29,7 @@ use crate::keepalive::{Machine, Support, View};
 ///
 /// let now = publisher.now();
 /// machine.handle_bytes(now);
-/// machine.handle_pong(now, None, false);
+/// machine.handle_pong(now, None, Flags::NONE);
 /// publisher.publish(now, &machine, &Traffic::default(), None);
 /// assert_eq!(liveness.snapshot().support(), Support::Yes);
 /// ```
@@ -91,7 +92,7 @@ impl Publisher {
     }
 
     /// As [`publish`](Self::publish), but those who wait for the [`end`](Self::closed) are told
-    /// apart from it: they shall find nothing half ended.
+    /// apart from it, when everything else has been told.
     pub(crate) fn tell(
         &self,
         now: Duration,
@@ -103,10 +104,21 @@ impl Publisher {
             .send_if_modified(|known| known.update(now, view, traffic, end));
     }
 
-    /// Tells at once whether the peer knows PING.
-    pub(crate) fn learn_support(&self, support: Support) {
-        self.known
-            .send_if_modified(|known| mem::replace(&mut known.view.support, support) != support);
+    /// What would be seen if this were published.
+    pub(crate) fn snapshot_of(
+        &self,
+        now: Duration,
+        view: View,
+        traffic: &Traffic,
+        end: Option<&ConnectionError>,
+    ) -> Snapshot {
+        let mut known = self.known.borrow().clone();
+        known.update(now, view, traffic, end);
+        Snapshot::new(known, self.clock)
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Everybody who waits for something on the connection has been told of its end.
@@ -132,7 +144,12 @@ impl Publisher {
     /// Follows what is published.
     #[must_use]
     pub fn liveness(&self) -> Liveness {
-        Liveness::new(self.known.subscribe(), self.clock)
+        Liveness::new(self.known.subscribe(), self.clock, None)
+    }
+
+    /// The same for a connection whose present state can be asked for.
+    pub(crate) fn liveness_of(&self, source: Arc<dyn Source>) -> Liveness {
+        Liveness::new(self.known.subscribe(), self.clock, Some(source))
     }
 }
 

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::config::ServerLimits;
-use crate::connection::{MESSAGE_OVERHEAD, Overflow};
+use crate::connection::Overflow;
+use crate::tuning::MESSAGE_OVERHEAD;
 
 /// The requests of one connection: how many run, and which wait.
 #[derive(Debug)]
@@ -191,6 +192,11 @@ impl<T> Admission<T> {
         self.bytes = 0;
         let requests = waiting.map(|candidate| candidate.request).collect();
         (requests, self.ticket.take())
+    }
+
+    /// Whether a request that waits may be let in, if there is a slot for it.
+    pub(super) fn may_start(&self) -> bool {
+        !self.waiting.is_empty() && self.running < self.limits.handlers && self.ticket.is_none()
     }
 
     /// Requests that run or wait.

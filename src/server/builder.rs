@@ -9,9 +9,10 @@ use protobuf::Message;
 
 use super::context::Context;
 use super::handler::Handler;
-use super::method::{Kind, Method};
+use super::method::Method;
 use super::methods::Methods;
 use super::options::{MethodOptions, Policy};
+use super::requests::Kind;
 use super::service::{Parts, Service};
 use super::state::ServerState;
 use super::streaming::{Requests, Responses};

@@ -6,10 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use crate::clock::Clock;
-
-/// How long the canary may be out before its runtime counts as stuck. A runtime that is only busy
-/// comes to a new task much sooner.
-pub(super) const STALLED: Duration = Duration::from_millis(100);
+use crate::tuning::CANARY_STALLED;
 
 /// A task that does nothing, sent where handlers run: as long as it has not run, neither has
 /// anything else that waits there.
@@ -52,11 +49,11 @@ impl Canary {
         self.handlers.spawn(async move { *canary.out() = None });
     }
 
-    /// Whether it has been out for [`STALLED`].
+    /// Whether it has been out for [`CANARY_STALLED`].
     pub(super) fn is_overdue(&self) -> bool {
         // Read after the lock: it was sent before.
         let out = self.out();
-        out.is_some_and(|since| self.clock.now().saturating_sub(since) >= STALLED)
+        out.is_some_and(|since| self.clock.now().saturating_sub(since) >= CANARY_STALLED)
     }
 
     fn out(&self) -> MutexGuard<'_, Option<Duration>> {
@@ -86,8 +83,8 @@ mod tests {
         canary.send();
         // Too late to be asked is no reason to fail: this thread may have waited for its turn.
         let overdue = canary.is_overdue();
-        assert!(!overdue || canary.clock.now() - before >= STALLED);
-        sleep(STALLED);
+        assert!(!overdue || canary.clock.now() - before >= CANARY_STALLED);
+        sleep(CANARY_STALLED);
         assert!(canary.is_overdue());
         canary.send();
         assert!(canary.is_overdue(), "it is still the first one");
@@ -101,7 +98,7 @@ mod tests {
         let canary = Canary::new(runtime.handle().clone());
         drop(runtime);
         canary.send();
-        sleep(STALLED);
+        sleep(CANARY_STALLED);
         assert!(canary.is_overdue());
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::method::Method;
-use super::requests::Command;
+use super::requests::OpenRequests;
 use crate::clock::Clock;
 use crate::connection::Shared;
 use crate::error::ConnectionError;
@@ -28,7 +28,7 @@ use crate::transport::PeerCredentials;
 /// [`draining`](Self::draining) too: a [shutdown](crate::Server::shutdown) waits for it.
 #[derive(Clone)]
 pub struct Context {
-    shared: Arc<Shared<Command>>,
+    shared: Arc<Shared<OpenRequests>>,
     method: Arc<Method>,
     metadata: Vec<(String, String)>,
     deadline: Option<Duration>,
@@ -36,7 +36,7 @@ pub struct Context {
 
 impl Context {
     pub(super) fn new(
-        shared: Arc<Shared<Command>>,
+        shared: Arc<Shared<OpenRequests>>,
         method: Arc<Method>,
         metadata: Vec<(String, String)>,
         deadline: Option<Duration>,

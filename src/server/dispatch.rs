@@ -7,13 +7,7 @@ use tokio::runtime::Handle;
 
 use crate::config::Dispatch;
 use crate::panics::catch;
-
-/// Handlers polled by the driver in one of its turns. Further ones have tasks, and the driver reads,
-/// writes and answers PINGs again.
-const IN_A_TURN: usize = 256;
-
-/// Bytes of a request beyond which its handler is not polled by the driver: decoding it takes time.
-const SHORT: usize = 16 << 10;
+use crate::tuning::{INLINE_HANDLERS, INLINE_REQUEST};
 
 /// Handlers that the driver may still poll in its present turn.
 #[derive(Debug)]
@@ -36,12 +30,12 @@ impl Budget {
 
     /// A turn of the driver begins.
     pub(super) fn renew(&mut self) {
-        self.left = IN_A_TURN;
+        self.left = INLINE_HANDLERS;
     }
 
     /// For the handler of a request with so many bytes.
     pub(super) fn first(&mut self, bytes: usize) -> First {
-        if self.dispatch == Dispatch::Spawn || self.left == 0 || bytes > SHORT {
+        if self.dispatch == Dispatch::Spawn || self.left == 0 || bytes > INLINE_REQUEST {
             return First::Task;
         }
         self.left -= 1;
@@ -56,7 +50,8 @@ pub(super) fn start(
     handlers: &Handle,
 ) {
     match first {
-        First::Task => drop(handlers.spawn(handler)),
+        // In a box: tasks are moved as they begin, and this one may be large.
+        First::Task => drop(handlers.spawn(Box::pin(handler))),
         First::Driver => {
             let mut handler = Box::pin(handler);
             // Whoever wakes it meanwhile need not be heard: its task polls it once more in any case.

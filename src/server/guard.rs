@@ -1,5 +1,7 @@
 //! What happens around a handler: before it begins, and while it runs under a clock.
 //!
+//! The clock of a method is the handler's own task's, and runs whatever the driver does (law 9).
+//!
 //! A call of a method for which nothing is set passes through here at the cost of looking.
 
 use std::future::Future;
@@ -14,9 +16,9 @@ use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::context::Context;
-use super::method::Kind;
 use super::options::{OnDeadline, SoftReply};
 use super::refusal::expired;
+use super::requests::Kind;
 use super::responder::Responder;
 use super::state::ServerState;
 use crate::clock::Clock;

@@ -13,27 +13,26 @@ use tokio::runtime::Handle;
 use super::context::Context;
 use super::dispatch::{First, start};
 use super::guard::{self, Guard};
-use super::method::Kind;
 use super::refusal::invalid;
-use super::requests::Input;
+use super::requests::Kind;
 use super::responder::Responder;
 use super::streaming::{Requests, Responses};
 use crate::buffers;
 use crate::codec::{Decode, Encode};
-use crate::connection::{Messages, Received};
+use crate::connection::Received;
 use crate::status::Status;
+use crate::tuning::COPIED_REQUEST;
 use crate::wire::{Part, Raw};
 
 /// The code of a method.
-pub(super) enum Handler {
-    Unary(Box<Run<Part>>),
-    ServerStream(Box<Run<Part>>),
-    Upload(Box<Run<Messages<Status>>>),
+pub(super) struct Handler {
+    kind: Kind,
+    run: Box<Run>,
 }
 
-/// Starts a handler with its input. It returns at once: it is called by the driver, and what holds up
+/// Starts a handler with its request. It returns at once: it is called by the driver, and what holds up
 /// the driver makes this process look dead.
-type Run<I> = dyn Fn(Call<'_>, I) + Send + Sync;
+type Run = dyn Fn(Call<'_>, Part) + Send + Sync;
 
 /// A call whose handler is about to start.
 pub(super) struct Call<'a> {
@@ -46,33 +45,24 @@ pub(super) struct Call<'a> {
 
 impl Handler {
     pub(super) fn kind(&self) -> Kind {
-        match self {
-            Self::Unary(_) => Kind::Unary,
-            Self::ServerStream(_) => Kind::ServerStream,
-            Self::Upload(_) => Kind::Upload,
-        }
+        self.kind
     }
 
-    /// The input must be one of a method of this kind.
-    pub(super) fn start(&self, call: Call<'_>, input: Input) {
-        match (self, input) {
-            (Self::Unary(run) | Self::ServerStream(run), Input::One(request)) => run(call, request),
-            (Self::Upload(run), Input::Many(messages)) => run(call, messages),
-            // The responder answers as it is dropped.
-            _ => {}
-        }
+    /// The messages of a method that takes many are not in its request.
+    pub(super) fn start(&self, call: Call<'_>, request: Part) {
+        (self.run)(call, request);
     }
 }
 
 impl fmt::Debug for Handler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind().fmt(f)
+        self.kind.fmt(f)
     }
 }
 
 pub(super) fn unary<Q, R, Answer>(
     handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
-    (decode, reply): (Decode<Q>, Reply<R>),
+    (decode, reply): (Decode<Q>, Respond<R>),
 ) -> Handler
 where
     Q: 'static,
@@ -83,7 +73,7 @@ where
         let request = decode_request(decode, request)?;
         Ok(handler(context, request))
     };
-    Handler::Unary(run(|request| request, begin, reply))
+    Handler::new(Kind::Unary, begin, reply)
 }
 
 pub(super) fn server_stream<Q, R, Answer>(
@@ -100,22 +90,25 @@ where
         let responses = Responses::new(responder.outlet(), encode);
         Ok(handler(context, request, responses))
     };
-    Handler::ServerStream(run(|request| request, begin, end))
+    Handler::new(Kind::ServerStream, begin, end)
 }
 
 pub(super) fn client_stream<Q, R, Answer>(
     handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
-    (decode, reply): (Decode<Q>, Reply<R>),
+    (decode, reply): (Decode<Q>, Respond<R>),
 ) -> Handler
 where
     Q: 'static,
     R: 'static,
     Answer: Future<Output = Result<R, Status>> + Send + 'static,
 {
-    let begin = move |context, messages, _: &Responder| {
-        Ok(handler(context, Requests::new(messages, decode)))
+    let begin = move |context, _: Part, responder: &Responder| {
+        Ok(handler(
+            context,
+            Requests::new(responder.messages(), decode),
+        ))
     };
-    Handler::Upload(run(|_| &[], begin, reply))
+    Handler::new(Kind::Upload, begin, reply)
 }
 
 pub(super) fn bidi_stream<Q, R, Answer>(
@@ -127,16 +120,16 @@ where
     R: ?Sized + 'static,
     Answer: Future<Output = Result<(), Status>> + Send + 'static,
 {
-    let begin = move |context, messages, responder: &Responder| {
-        let requests = Requests::new(messages, decode);
+    let begin = move |context, _: Part, responder: &Responder| {
+        let requests = Requests::new(responder.messages(), decode);
         let responses = Responses::new(responder.outlet(), encode);
         Ok(handler(context, requests, responses))
     };
-    Handler::Upload(run(|_| &[], begin, end))
+    Handler::new(Kind::Upload, begin, end)
 }
 
 /// Sends the one response of a call.
-type Reply<R> = fn(&mut Responder, R);
+type Respond<R> = fn(&mut Responder, R);
 
 pub(super) fn reply_message<R: Message>(responder: &mut Responder, response: R) {
     responder.reply(&response);
@@ -150,52 +143,51 @@ fn end(responder: &mut Responder, (): ()) {
     responder.end();
 }
 
-/// What runs a method: `begin` decodes its input and calls its handler, `answer` sends what that
-/// returns. `payload` is what a soft reply may be made of.
-fn run<I, R, Answer>(
-    payload: fn(&I) -> &[u8],
-    begin: impl Fn(Context, I, &Responder) -> Result<Answer, Status> + Send + Sync + 'static,
-    answer: Reply<R>,
-) -> Box<Run<I>>
-where
-    I: Send + 'static,
-    R: 'static,
-    Answer: Future<Output = Result<R, Status>> + Send + 'static,
-{
-    let begin = Arc::new(begin);
-    Box::new(move |call: Call<'_>, input: I| {
-        let Call {
-            mut context,
-            mut responder,
-            first,
-            handlers,
-        } = call;
-        let begin = Arc::clone(&begin);
-        let handler = async move {
-            if !guard::begin(&mut context, &mut responder) {
-                return;
-            }
-            let guard = Guard::of(&mut context, payload(&input));
-            let handler = match begin(context, input, &responder) {
-                Ok(handler) => pin!(handler),
-                Err(status) => return responder.refuse(&status),
+impl Handler {
+    /// `begin` decodes the request and calls the handler, `answer` sends what that returns.
+    fn new<R, Answer>(
+        kind: Kind,
+        begin: impl Fn(Context, Part, &Responder) -> Result<Answer, Status> + Send + Sync + 'static,
+        answer: Respond<R>,
+    ) -> Self
+    where
+        R: 'static,
+        Answer: Future<Output = Result<R, Status>> + Send + 'static,
+    {
+        let begin = Arc::new(begin);
+        let run = move |call: Call<'_>, request: Part| {
+            let Call {
+                mut context,
+                mut responder,
+                first,
+                handlers,
+            } = call;
+            let begin = Arc::clone(&begin);
+            let handler = async move {
+                if !guard::begin(&mut context, &mut responder) {
+                    return;
+                }
+                let guard = Guard::of(&mut context, &request);
+                let handler = match begin(context, request, &responder) {
+                    Ok(handler) => pin!(handler),
+                    Err(status) => return responder.refuse(&status),
+                };
+                match guard::guarded(guard, &mut responder, handler).await {
+                    Some(Ok(response)) => answer(&mut responder, response),
+                    Some(Err(status)) => responder.refuse(&status),
+                    None => {}
+                }
             };
-            match guard::guarded(guard, &mut responder, handler).await {
-                Some(Ok(response)) => answer(&mut responder, response),
-                Some(Err(status)) => responder.refuse(&status),
-                None => {}
-            }
+            start(handler, first, handlers);
         };
-        start(handler, first, handlers);
-    })
+        let run = Box::new(run);
+        Self { kind, run }
+    }
 }
-
-/// A request up to this size is copied where its message keeps bytes: cheaper than sharing it.
-const SMALL: usize = 16 << 10;
 
 /// The frame, which is not needed any more, may be large and the handler slow: it goes at once.
 fn decode_request<Q>(decode: Decode<Q>, request: Part) -> Result<Q, Status> {
-    let decoded = if request.len() > SMALL {
+    let decoded = if request.len() > COPIED_REQUEST {
         decode(Received::Own(request.into_bytes()))
     } else {
         let decoded = decode(Received::Shared(&request));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::admission::{CallLimit, CallPermit};
 use super::options::Policy;
+use super::requests::Kind;
 use super::state::ServerState;
 use crate::status::{Code, Status};
 
@@ -18,16 +19,6 @@ pub(super) struct Method {
     pub(super) policy: Option<Policy>,
     call_limit: Option<Arc<CallLimit>>,
     pub(super) state: Arc<ServerState>,
-}
-
-/// How many messages go each way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Unary,
-    /// One request, many responses.
-    ServerStream,
-    /// Many requests.
-    Upload,
 }
 
 impl Method {

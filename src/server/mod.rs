@@ -41,19 +41,12 @@ pub use options::{MethodOptions, OnDeadline, SoftReply};
 pub use service::Service;
 pub use streaming::{Requests, Responses};
 
+use crate::tuning::{ACCEPT_BACKOFF, STOP_PATIENCE};
 use canary::Canary;
 use methods::Methods;
-use requests::Command;
+use requests::OpenRequests;
 use side::ServerSide;
 use state::{Phase, ServerState};
-
-/// Waits between two failed accepts, growing: the usual cause is that descriptors are used up,
-/// which passes, and a loop that does not wait makes it worse.
-const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
-
-/// How long a shutdown waits for what it has told to stop. A task needs one turn for that; a future
-/// that nobody polls never has one, and must not hold up the process that wants to end.
-const STOP_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Serves methods on listeners and on connected streams.
 ///
@@ -166,9 +159,21 @@ impl Server {
         let ServerState {
             settings, phase, ..
         } = &*self.state;
+        let limits = settings.limits;
+        let requests = OpenRequests::new(limits, Arc::clone(&self.state.counts));
         let side = ServerSide::new(Arc::clone(&self.methods), Arc::clone(&self.state), canary);
-        let connection = Connection::new(stream, side, &settings.keepalive, settings.driver_thread);
+        let connection = Connection::new(
+            stream,
+            (side, requests),
+            limits.upload_bytes,
+            &settings.keepalive,
+            settings.driver_thread,
+        );
         let shared = Arc::clone(connection.shared());
+        if let Some(slots) = &self.state.slots {
+            let connection = Arc::downgrade(&shared);
+            shared.with(|state, _| state.side.use_slots(Arc::clone(slots), connection));
+        }
         let mut driver = pin!(connection.run());
         let mut phase = phase.subscribe();
         for next in [Phase::Draining, Phase::Ending, Phase::Stopped] {
@@ -180,8 +185,7 @@ impl Server {
             }
             match next {
                 Phase::Draining => shared.close(),
-                // Or the connection has ended.
-                Phase::Ending => drop(shared.tell(Command::EndRequests)),
+                Phase::Ending => shared.with(|state, effects| state.end_requests(effects)),
                 _ => shared.abort(),
             }
         }

@@ -160,10 +160,10 @@ impl MethodOptions {
 
 /// What is answered at a [soft deadline](MethodOptions::soft_deadline).
 #[derive(Clone)]
-pub struct SoftReply(Reply);
+pub struct SoftReply(ReplySource);
 
 #[derive(Clone)]
-enum Reply {
+enum ReplySource {
     Fixed(Result<Bytes, Status>),
     Made(Arc<Make>),
 }
@@ -173,17 +173,17 @@ type Make = dyn Fn(Bytes) -> Result<Bytes, Status> + Send + Sync;
 impl SoftReply {
     /// The same message for every call.
     pub fn message<R: Message>(reply: &R) -> Self {
-        Self(Reply::Fixed(encode(reply)))
+        Self(ReplySource::Fixed(encode(reply)))
     }
 
     /// The same bytes for every call, of a message that was encoded elsewhere.
     pub fn bytes(reply: impl Into<Bytes>) -> Self {
-        Self(Reply::Fixed(Ok(reply.into())))
+        Self(ReplySource::Fixed(Ok(reply.into())))
     }
 
     /// A status for every call.
     pub fn status(status: Status) -> Self {
-        Self(Reply::Fixed(Err(status)))
+        Self(ReplySource::Fixed(Err(status)))
     }
 
     /// A message, or a status, made of the request, which is decoded once more when it comes to
@@ -203,21 +203,21 @@ impl SoftReply {
     pub fn from_bytes(
         make: impl Fn(Bytes) -> Result<Bytes, Status> + Send + Sync + 'static,
     ) -> Self {
-        Self(Reply::Made(Arc::new(make)))
+        Self(ReplySource::Made(Arc::new(make)))
     }
 
     /// What must be kept of a request. Nothing for a reply that does not need it: a frame is large.
     pub(super) fn keep(&self, request: &[u8]) -> Option<Bytes> {
         match self.0 {
-            Reply::Fixed(_) => None,
-            Reply::Made(_) => Some(Bytes::copy_from_slice(request)),
+            ReplySource::Fixed(_) => None,
+            ReplySource::Made(_) => Some(Bytes::copy_from_slice(request)),
         }
     }
 
     pub(super) fn make(&self, request: Option<Bytes>) -> Result<Bytes, Status> {
         match &self.0 {
-            Reply::Fixed(reply) => reply.clone(),
-            Reply::Made(make) => make(request.unwrap_or_default()),
+            ReplySource::Fixed(reply) => reply.clone(),
+            ReplySource::Made(make) => make(request.unwrap_or_default()),
         }
     }
 }
@@ -233,9 +233,9 @@ fn encode<R: Message>(reply: &R) -> Result<Bytes, Status> {
 impl fmt::Debug for SoftReply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Reply::Fixed(Ok(message)) => write!(f, "SoftReply({} bytes)", message.len()),
-            Reply::Fixed(Err(status)) => write!(f, "SoftReply({status})"),
-            Reply::Made(_) => f.write_str("SoftReply(made of the request)"),
+            ReplySource::Fixed(Ok(message)) => write!(f, "SoftReply({} bytes)", message.len()),
+            ReplySource::Fixed(Err(status)) => write!(f, "SoftReply({status})"),
+            ReplySource::Made(_) => f.write_str("SoftReply(made of the request)"),
         }
     }
 }

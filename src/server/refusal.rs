@@ -1,8 +1,10 @@
 //! The statuses with which a server refuses a call by itself.
 
+use std::fmt::Display;
+
 use crate::connection::Overflow;
 use crate::status::{Code, Status};
-use crate::wire::Oversized;
+use crate::wire::{Header, MAX_PAYLOAD, Oversized};
 
 pub(super) fn expired() -> Status {
     let message = "the request had expired before its handler could begin";
@@ -26,5 +28,19 @@ pub(super) fn too_many(Overflow { size, limit }: Overflow) -> Status {
 
 pub(super) fn response_too_large(oversized: Oversized) -> Status {
     let message = format!("the response cannot be sent: {oversized}");
+    Status::new(Code::RESOURCE_EXHAUSTED, message)
+}
+
+pub(super) fn invalid_request(reason: &dyn Display) -> Status {
+    Status::new(Code::INVALID_ARGUMENT, reason.to_string())
+}
+
+/// For a frame whose payload is too large.
+pub(super) fn skipped(what: &str, header: Header) -> Status {
+    let oversized = Oversized {
+        size: header.payload_length(),
+        max: MAX_PAYLOAD,
+    };
+    let message = format!("{what} was skipped: {oversized}");
     Status::new(Code::RESOURCE_EXHAUSTED, message)
 }

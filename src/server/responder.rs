@@ -6,16 +6,17 @@ use tracing::{debug, error};
 
 use super::admission::CallPermit;
 use super::refusal::response_too_large;
-use super::requests::Command;
+use super::requests::OpenRequests;
 use super::slots::Slot;
-use crate::connection::{Outlet, Shared, half_close};
+use crate::connection::{Messages, Outlet, Shared, State, half_close};
 use crate::hook::{Hooked, Outcome};
 use crate::status::{Code, Status};
 use crate::wire::{Encode, Raw, encode_response, encode_status};
 
-/// The duty to answer one request. Whatever ends the handler, a panic too, ends the call.
+/// The duty to answer one request. Whatever ends the handler, a panic too, ends the call. Nothing else
+/// sends on its stream, and there is none before the REQUEST has come (RFC KA-40).
 pub(super) struct Responder {
-    shared: Arc<Shared<Command>>,
+    shared: Arc<Shared<OpenRequests>>,
     stream_id: u32,
     duty: Duty,
     /// Who is told of the outcome.
@@ -27,7 +28,7 @@ pub(super) struct Responder {
 /// its answer takes memory too.
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    pub(super) _slot: Option<Slot>,
+    pub(super) _slot: Option<Slot<Shared<OpenRequests>>>,
     pub(super) _call: Option<CallPermit>,
 }
 
@@ -47,7 +48,7 @@ pub(super) enum Duty {
 
 impl Responder {
     pub(super) fn new(
-        shared: Arc<Shared<Command>>,
+        shared: Arc<Shared<OpenRequests>>,
         stream_id: u32,
         duty: Duty,
         permits: Permits,
@@ -67,12 +68,17 @@ impl Responder {
     }
 
     /// Sends messages in front of the end.
-    pub(super) fn outlet(&self) -> Outlet<Command> {
+    pub(super) fn outlet(&self) -> Outlet<OpenRequests> {
         let limit = match self.duty {
             Duty::End { limit } => limit,
             _ => 0,
         };
         Outlet::new(Arc::clone(&self.shared), self.stream_id, limit)
+    }
+
+    /// Receives the messages of its call.
+    pub(super) fn messages(&self) -> Messages<OpenRequests> {
+        Messages::new(Arc::clone(&self.shared), self.stream_id)
     }
 
     /// Ends a stream of responses.
@@ -106,8 +112,7 @@ impl Responder {
             }
         };
         self.duty = Duty::Handler;
-        self.shared
-            .answer(self.stream_id, frame, Command::AnsweredEarly);
+        self.respond(frame, true);
         self.tell_hook(outcome(refusal.as_ref()));
     }
 
@@ -115,9 +120,9 @@ impl Responder {
     pub(super) fn drop_answer(&mut self) {
         if let Duty::Response = self.duty {
             self.duty = Duty::Done;
-            self.shared.release();
-            // Or the connection has ended.
-            let _ = self.shared.tell(Command::Answered);
+            let now = self.shared.now();
+            self.shared
+                .with(|state, effects| state.drop_answer(now, effects));
             self.tell_hook(Outcome::Dropped);
         }
     }
@@ -150,13 +155,16 @@ impl Responder {
         let stream_id = self.stream_id;
         let sent = match self.duty {
             Duty::Response => {
-                self.shared.answer(stream_id, frame, Command::Answered);
+                self.respond(frame, false);
                 true
             }
             // It may have been ended over the handler's head, for messages that could not be taken.
             Duty::End { .. } => {
-                let ended = Command::StreamEnded { stream_id };
-                self.shared.answer_stream(stream_id, frame, ended)
+                let now = self.shared.now();
+                let end = |state: &mut State<_>, effects: &mut _| {
+                    state.end_stream(now, stream_id, frame, effects)
+                };
+                self.shared.with(end)
             }
             Duty::Handler | Duty::Done => return,
         };
@@ -166,6 +174,12 @@ impl Responder {
         } else {
             Outcome::Dropped
         });
+    }
+
+    fn respond(&self, frame: Vec<u8>, runs_on: bool) {
+        let now = self.shared.now();
+        self.shared
+            .with(|state, effects| state.respond(now, frame, runs_on, effects));
     }
 
     fn tell_hook(&mut self, outcome: Outcome<'_>) {
@@ -193,8 +207,8 @@ impl Drop for Responder {
                     stream_id,
                     "the handler of a call that was answered has ended"
                 );
-                // Or the connection has ended.
-                let _ = self.shared.tell(Command::HandlerEnded);
+                self.shared
+                    .with(|state, effects| state.end_handler(effects));
                 return;
             }
             Duty::Response | Duty::End { .. } => {}

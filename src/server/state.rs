@@ -5,8 +5,10 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::counters::Counts;
+use super::requests::OpenRequests;
 use super::slots::SharedSlots;
 use crate::config::ServerSettings;
+use crate::connection::Shared;
 
 #[derive(Debug)]
 pub(super) struct ServerState {
@@ -15,9 +17,9 @@ pub(super) struct ServerState {
     pub(super) phase: watch::Sender<Phase>,
     /// Handlers are told by it. Apart from the phase: a handler may keep its receiver.
     pub(super) draining: watch::Sender<bool>,
-    pub(super) counts: Counts,
+    pub(super) counts: Arc<Counts>,
     /// `None` without a limit for the whole server.
-    pub(super) slots: Option<Arc<SharedSlots>>,
+    pub(super) slots: Option<Arc<SharedSlots<Shared<OpenRequests>>>>,
 }
 
 /// How far a shutdown has come.
@@ -38,7 +40,7 @@ impl ServerState {
             settings,
             phase: watch::Sender::new(Phase::Serving),
             draining: watch::Sender::new(false),
-            counts: Counts::default(),
+            counts: Arc::default(),
             slots,
         })
     }

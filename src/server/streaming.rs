@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use futures_core::Stream;
 
 use super::refusal::{answered, invalid, response_too_large};
-use super::requests::Command;
+use super::requests::OpenRequests;
 use crate::codec::{Decode, Encode};
 use crate::connection::{Messages, NotSent, Outlet};
 use crate::status::{Code, Status};
@@ -29,12 +29,12 @@ use crate::status::{Code, Status};
 /// call goes on.
 #[must_use = "messages wait in memory until they are taken"]
 pub struct Requests<Q> {
-    messages: Messages<Status>,
+    messages: Messages<OpenRequests>,
     decode: Decode<Q>,
 }
 
 impl<Q> Requests<Q> {
-    pub(super) fn new(messages: Messages<Status>, decode: Decode<Q>) -> Self {
+    pub(super) fn new(messages: Messages<OpenRequests>, decode: Decode<Q>) -> Self {
         Self { messages, decode }
     }
 
@@ -79,12 +79,12 @@ impl<Q> fmt::Debug for Requests<Q> {
 /// The stream ends with the handler: plainly if it returns `Ok`, with its status otherwise. Dropping
 /// this ends nothing. It may be moved to another task, where it fails when the handler has ended.
 pub struct Responses<R: ?Sized> {
-    outlet: Outlet<Command>,
+    outlet: Outlet<OpenRequests>,
     encode: Encode<R>,
 }
 
 impl<R: ?Sized> Responses<R> {
-    pub(super) fn new(outlet: Outlet<Command>, encode: Encode<R>) -> Self {
+    pub(super) fn new(outlet: Outlet<OpenRequests>, encode: Encode<R>) -> Self {
         Self { outlet, encode }
     }
 

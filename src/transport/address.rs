@@ -9,6 +9,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::Socket;
 use crate::error::ConnectError;
+use crate::tuning::{BACKLOG_RETRY, SHORTEST_RETRY};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +24,6 @@ pub(crate) enum Address {
     #[cfg(feature = "vsock")]
     Vsock { cid: u32, port: u32 },
 }
-
-/// What to say of vsock without the feature.
-#[cfg(not(feature = "vsock"))]
-pub(super) const NO_VSOCK: &str = "vsock needs the feature `vsock` of ttrpc-keepalive";
-
-/// Between two attempts to connect to a server that runs and has a full queue of connections.
-const FULL: Duration = Duration::from_millis(10);
-
-/// The least time between two attempts: an interval of nothing would keep a core busy.
-const LEAST: Duration = Duration::from_millis(1);
 
 impl Address {
     /// Connects within `limit`, trying again each `interval` if there is one.
@@ -87,12 +78,12 @@ impl Address {
 fn pause(error: &io::Error, interval: Option<Duration>) -> Option<Duration> {
     match error.kind() {
         // Where a blocking connect would wait for room: the server is there.
-        ErrorKind::WouldBlock => Some(interval.unwrap_or(FULL).max(LEAST)),
+        ErrorKind::WouldBlock => Some(interval.unwrap_or(BACKLOG_RETRY).max(SHORTEST_RETRY)),
         // No such address can ever be reached.
         ErrorKind::InvalidInput | ErrorKind::Unsupported => None,
         // Any other may pass while a server or a machine starts, denied permission too: a file gets
         // its mode after its name.
-        _ => interval.map(|interval| interval.max(LEAST)),
+        _ => interval.map(|interval| interval.max(SHORTEST_RETRY)),
     }
 }
 
@@ -133,7 +124,7 @@ impl FromStr for Address {
                 #[cfg(feature = "vsock")]
                 Some((cid, port)) => Ok(Self::Vsock { cid, port }),
                 #[cfg(not(feature = "vsock"))]
-                Some(_) => refused(NO_VSOCK),
+                Some(_) => refused(super::descriptor::NO_VSOCK),
                 None => refused("expected CID:PORT after vsock://, two numbers, or -1 for any CID"),
             };
         }

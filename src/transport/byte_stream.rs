@@ -9,9 +9,7 @@ use bytes::{BufMut, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 
 use super::Transport;
-
-/// Bytes of small frames joined for a stream that takes one slice at a time.
-const JOINED: usize = 16 << 10;
+use crate::tuning::JOINED_WRITE;
 
 /// Makes any byte stream a [`Transport`].
 ///
@@ -76,12 +74,13 @@ where
     ) -> Poll<io::Result<usize>> {
         match slices {
             [first, second, ..]
-                if !self.stream.is_write_vectored() && first.len() + second.len() <= JOINED =>
+                if !self.stream.is_write_vectored()
+                    && first.len() + second.len() <= JOINED_WRITE =>
             {
                 // Otherwise each small frame would be a write of its own, and a TLS record.
                 self.joined.clear();
                 for slice in slices {
-                    if self.joined.len() + slice.len() > JOINED {
+                    if self.joined.len() + slice.len() > JOINED_WRITE {
                         break;
                     }
                     self.joined.extend_from_slice(slice);

@@ -40,8 +40,12 @@ pub(super) fn wrong(problem: &'static str) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, problem)
 }
 
+/// What to say of vsock without the feature.
+#[cfg(not(feature = "vsock"))]
+pub(super) const NO_VSOCK: &str = "vsock needs the feature `vsock` of ttrpc-keepalive";
+
 /// Why a socket of this family cannot be used.
 #[cfg(not(feature = "vsock"))]
 pub(super) fn vsock_is_missing() -> io::Error {
-    io::Error::new(ErrorKind::Unsupported, super::address::NO_VSOCK)
+    io::Error::new(ErrorKind::Unsupported, NO_VSOCK)
 }

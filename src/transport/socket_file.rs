@@ -19,14 +19,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::tuning::{SOCKET_FILE_CLAIMS, SOCKET_FILE_START};
 use tokio::net::UnixStream;
-
-/// A server has its name for a moment before it listens, and refuses connections until then. One
-/// that refuses before and after so long has not just been started.
-const START: Duration = Duration::from_millis(100);
-
-/// How many times as long another process is waited for that has claimed a file.
-const CLAIMED: u32 = 30;
 
 /// What tells a file from every other one that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,12 +79,12 @@ impl Claim {
     async fn make(path: &Path, file: Identity) -> io::Result<Option<Self>> {
         // Short, as the names of sockets have to be.
         let name = path.with_file_name(format!(".stale-{:x}", file.number));
-        for _ in 0..CLAIMED {
+        for _ in 0..SOCKET_FILE_CLAIMS {
             match fs::hard_link(path, &name) {
                 Ok(()) => return Ok(Some(Self(name))),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    tokio::time::sleep(START).await;
+                    tokio::time::sleep(SOCKET_FILE_START).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -131,7 +125,7 @@ pub(super) async fn remove_stale(path: &Path) -> io::Result<()> {
     if Identity::of(&claim.0)? != file {
         return in_use();
     }
-    for pause in [START, Duration::ZERO] {
+    for pause in [SOCKET_FILE_START, Duration::ZERO] {
         match UnixStream::connect(&claim.0).await {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),

@@ -9,6 +9,7 @@ use super::header::{
     HEADER_LENGTH, Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader,
 };
 use crate::buffers;
+use crate::tuning::{READ_IN_PLACE, SMALL_MESSAGE};
 
 /// Makes frames of bytes that come in pieces of any size.
 ///
@@ -25,15 +26,15 @@ use crate::buffers;
 /// # Memory
 ///
 /// At most one payload of at most [`MAX_PAYLOAD`] bytes, taken when a header has announced it. It is
-/// not written to before its bytes come, so a header alone costs a peer's victim address space and no
+/// not written to before its bytes come, so a header alone costs us address space and no
 /// page. Payloads of frames that are skipped are never stored.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    state: State,
+    state: DecoderState,
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     /// At the beginning of a frame, or within its header.
     Header(PartialHeader),
     /// Some of the payload is still to come. `payload` has room for all of it from the beginning.
@@ -44,7 +45,7 @@ enum State {
     Failed(ProtocolError),
 }
 
-impl Default for State {
+impl Default for DecoderState {
     fn default() -> Self {
         Self::Header(PartialHeader::default())
     }
@@ -70,7 +71,7 @@ impl Decoder {
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Decoded>, ProtocolError> {
         loop {
             match &mut self.state {
-                State::Header(partial) => {
+                DecoderState::Header(partial) => {
                     let Some(header) = partial.fill(input) else {
                         return Ok(None);
                     };
@@ -78,19 +79,19 @@ impl Decoder {
                         return Ok(Some(decoded));
                     }
                 }
-                State::Payload { header, payload } => {
+                DecoderState::Payload { header, payload } => {
                     let missing = header.payload_length().saturating_sub(payload.len());
                     payload.extend_from_slice(take(input, missing));
                     return Ok(self.take_complete());
                 }
-                State::Skip { remaining } => {
+                DecoderState::Skip { remaining } => {
                     *remaining -= take(input, *remaining).len();
                     if *remaining > 0 {
                         return Ok(None);
                     }
-                    self.state = State::default();
+                    self.state = DecoderState::default();
                 }
-                State::Failed(error) => return Err(*error),
+                DecoderState::Failed(error) => return Err(*error),
             }
         }
     }
@@ -99,12 +100,12 @@ impl Decoder {
     /// [`decode`](Self::decode), which would make a copy.
     pub(crate) fn decode_small<'a>(&mut self, input: &mut &'a [u8]) -> Option<(Header, &'a [u8])> {
         match &self.state {
-            State::Header(partial) if partial.is_empty() => {}
+            DecoderState::Header(partial) if partial.is_empty() => {}
             _ => return None,
         }
         let (bytes, rest) = input.split_first_chunk()?;
         let header = Header::decode(bytes);
-        if header.message_type != MessageType::DATA || header.payload_length() > SMALL {
+        if header.message_type != MessageType::DATA || header.payload_length() > SMALL_MESSAGE {
             return None;
         }
         let (payload, rest) = rest.split_at_checked(header.payload_length())?;
@@ -120,11 +121,11 @@ impl Decoder {
     /// its own: frames that follow are then read together with what is missing.
     pub fn partial_payload(&mut self) -> Option<(&mut BytesMut, usize)> {
         match &mut self.state {
-            State::Payload { header, payload } => {
+            DecoderState::Payload { header, payload } => {
                 let missing = header.payload_length().saturating_sub(payload.len());
-                (missing >= WORTH_A_READ).then_some((payload, missing))
+                (missing >= READ_IN_PLACE).then_some((payload, missing))
             }
-            State::Header(_) | State::Skip { .. } | State::Failed(_) => None,
+            DecoderState::Header(_) | DecoderState::Skip { .. } | DecoderState::Failed(_) => None,
         }
     }
 
@@ -132,13 +133,15 @@ impl Decoder {
     /// it.
     pub fn take_complete(&mut self) -> Option<Decoded> {
         let (header, payload) = match &mut self.state {
-            State::Payload { header, payload } if payload.len() >= header.payload_length() => {
+            DecoderState::Payload { header, payload }
+                if payload.len() >= header.payload_length() =>
+            {
                 (*header, mem::take(payload))
             }
             _ => return None,
         };
         debug_assert_eq!(payload.len(), header.payload_length(), "appended too much");
-        self.state = State::default();
+        self.state = DecoderState::default();
         let payload = payload.freeze();
         Some(Decoded::Frame(Frame { header, payload }))
     }
@@ -147,16 +150,16 @@ impl Decoder {
     #[must_use]
     pub fn is_mid_frame(&self) -> bool {
         match &self.state {
-            State::Header(partial) => !partial.is_empty(),
-            State::Skip { remaining } => *remaining > 0,
-            State::Payload { .. } | State::Failed(_) => true,
+            DecoderState::Header(partial) => !partial.is_empty(),
+            DecoderState::Skip { remaining } => *remaining > 0,
+            DecoderState::Payload { .. } | DecoderState::Failed(_) => true,
         }
     }
 
     /// Whether a PING begins within `input`, that follows the frame which was decoded last.
     pub(crate) fn finds_ping(&self, mut input: &[u8]) -> bool {
         let mut passed = match self.state {
-            State::Skip { remaining } => remaining,
+            DecoderState::Skip { remaining } => remaining,
             _ => 0,
         };
         while let Some(bytes) = input.get(passed..).and_then(<[u8]>::first_chunk) {
@@ -179,7 +182,7 @@ impl Decoder {
         // RFC KA-5: before anything else, as the other fields mean nothing then.
         if header.length >= LENGTH_LIMIT {
             let error = ProtocolError::new(&header);
-            self.state = State::Failed(error);
+            self.state = DecoderState::Failed(error);
             return Err(error);
         }
         let length = header.payload_length();
@@ -195,7 +198,7 @@ impl Decoder {
             _ => Some(Skipped::UnknownType),
         };
         if let Some(reason) = reason {
-            self.state = State::Skip { remaining: length };
+            self.state = DecoderState::Skip { remaining: length };
             return Ok(Some(Decoded::Skipped { header, reason }));
         }
         if input.len() >= length {
@@ -206,7 +209,7 @@ impl Decoder {
         }
         // Bounded by the check above, and not written to before bytes come.
         let payload = buffers::take_mut(length);
-        self.state = State::Payload { header, payload };
+        self.state = DecoderState::Payload { header, payload };
         Ok(None)
     }
 }
@@ -295,13 +298,6 @@ fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
     taken
 }
 
-/// Up to so many bytes copying twice is cheaper than an allocation.
-const SMALL: usize = 1 << 10;
-
-/// From so many missing bytes on, a read of their own is cheaper than copying them: a socket gives
-/// few more in one read, and below it the frames behind would cost a read more.
-const WORTH_A_READ: usize = 16 << 10;
-
 #[cfg(test)]
 mod tests {
     use super::super::frame::ping;
@@ -384,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_large_payload_may_be_read_into_its_place() {
-        let length = WORTH_A_READ + 1;
+        let length = READ_IN_PLACE + 1;
         let mut decoder = Decoder::new();
         assert!(decoder.partial_payload().is_none());
         let header = header(MessageType::DATA, length);
@@ -392,9 +388,9 @@ mod tests {
         decoder.decode(&mut &b"x"[..]).unwrap();
 
         let (payload, missing) = decoder.partial_payload().unwrap();
-        assert_eq!((payload.len(), missing), (1, WORTH_A_READ));
+        assert_eq!((payload.len(), missing), (1, READ_IN_PLACE));
         let place = payload.as_ptr();
-        payload.extend_from_slice(&[b'x'; WORTH_A_READ - 1]);
+        payload.extend_from_slice(&[b'x'; READ_IN_PLACE - 1]);
         assert_eq!(decoder.take_complete(), None);
         assert!(
             decoder.partial_payload().is_none(),
@@ -411,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_payload_filled_in_place_is_taken_either_way() {
-        let header = header(MessageType::DATA, WORTH_A_READ);
+        let header = header(MessageType::DATA, READ_IN_PLACE);
         let filled = || {
             let mut decoder = Decoder::new();
             decoder.decode(&mut &header.encode()[..]).unwrap();

@@ -191,6 +191,12 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
+    /// Those that mean something on PONG. A receiver ignores all others (RFC KA-7).
+    #[must_use]
+    pub(crate) const fn of_pong(self) -> Self {
+        Self(self.0 & Self::HANDLERS_STALLED.0)
+    }
+
     /// Whether all flags of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {

@@ -196,10 +196,9 @@ fn pong_is_never_answered() {
     let (client, server) = (&world.client, &world.server);
     assert_eq!(server.pongs_sent, client.machine.view().counters.pings_sent);
     assert_eq!(client.pongs_sent, server.machine.view().counters.pings_sent);
-    assert!(
-        (15..=22).contains(&(client.pings.len() + server.pings.len())),
-        "one an interval from each"
-    );
+    // Both are due at the same instant, and the PING that comes in is a sign of life.
+    let pings = client.pings.len() + server.pings.len();
+    assert!((10..=22).contains(&pings), "one an interval: {pings}");
     assert_eq!(
         (client.machine.state(), server.machine.state()),
         (State::Alive, State::Alive)

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ttrpc_keepalive::keepalive::{
     CallDeadline, DeadReason, Event, Keepalive, Look, Machine, Role, State, Verdict, WriteFacts,
 };
+use ttrpc_keepalive::wire::Flags;
 
 use super::link::{Frame, Link, MS, Pattern, SMALL, STALLED, at, micros};
 
@@ -247,7 +248,7 @@ impl End {
                     self.pong_slot = Some(number);
                 }
                 Some(Frame::Pong(number)) => {
-                    let stalled = number & STALLED != 0;
+                    let stalled = Flags::from(u8::from(number & STALLED != 0));
                     self.machine
                         .handle_pong(time, Some(number & !STALLED), stalled);
                 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ttrpc_keepalive::keepalive::{
     DeadReason, Event, Keepalive, Look, Machine, Role, State, WriteFacts,
 };
+use ttrpc_keepalive::wire::Flags;
 
 pub(crate) const SILENT: State = State::Dead(DeadReason::Silent);
 
@@ -34,9 +35,15 @@ pub(crate) fn known(keepalive: &Keepalive) -> Machine {
     machine
 }
 
+/// The PING that is wanted at `now`, after the socket was read.
+pub(crate) fn due_ping(machine: &mut Machine, now: Duration) -> Option<u64> {
+    machine.handle_timeout(now);
+    machine.poll_ping(now)
+}
+
 /// Takes the PING that is wanted at `now` and writes it.
 pub(crate) fn write_ping(machine: &mut Machine, now: Duration) -> u64 {
-    let number = machine.poll_ping(now).expect("a PING is wanted");
+    let number = due_ping(machine, now).expect("a PING is wanted");
     machine.handle_ping_flushed(now);
     number
 }
@@ -44,7 +51,7 @@ pub(crate) fn write_ping(machine: &mut Machine, now: Duration) -> u64 {
 /// The PING's answer arrives.
 pub(crate) fn answer(machine: &mut Machine, now: Duration, number: u64) {
     machine.handle_bytes(now);
-    machine.handle_pong(now, Some(number), false);
+    machine.handle_pong(now, Some(number), Flags::NONE);
 }
 
 /// A look that finds nothing to read, and a blocked write still refused.

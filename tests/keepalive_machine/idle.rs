@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{Keepalive, Machine, Role, State};
 
-use super::bench::{answer, every_second, known, looks, ms, write_ping};
+use super::bench::{answer, due_ping, every_second, known, looks, ms, write_ping};
 
 // T37, the machine's part
 #[test]
@@ -23,7 +23,7 @@ fn connection_that_nobody_watches_is_left_alone() {
         machine.handle_call_ended(ms(20));
         let day = Duration::from_secs(86_400);
         assert_eq!(
-            (machine.poll_timeout(), machine.poll_ping(day)),
+            (machine.poll_timeout(), due_ping(&mut machine, day)),
             (None, None)
         );
     }
@@ -119,39 +119,13 @@ fn probe_where_nothing_may_be_sent_gets_a_number_and_no_ping() {
     assert!(server.can_ask());
 }
 
-#[test]
-fn quiet_call_starts_cause_no_ping_and_no_clock() {
-    let mut first = Machine::new(&every_second(), Role::Client, 0);
-    assert!(
-        !first.call_start_is_quiet(),
-        "the first exchange comes with a PING"
-    );
-    first.handle_connected(ms(0));
-    write_ping(&mut first, ms(0));
-    assert!(
-        !first.call_start_is_quiet(),
-        "an unknown peer may be asked again"
-    );
-    answer(&mut first, ms(1), 1);
-    assert!(first.call_start_is_quiet());
-    first.handle_write_blocked(ms(2));
-    assert!(!first.call_start_is_quiet());
-    assert!(known(&Keepalive::on_demand()).call_start_is_quiet());
-    assert!(Machine::new(&Keepalive::off(), Role::Client, 0).call_start_is_quiet());
-
-    let mut calls_only = known(&every_second().while_idle(false));
-    assert!(!calls_only.call_start_is_quiet(), "the watch begins");
-    calls_only.handle_call_started(ms(1));
-    assert!(calls_only.call_start_is_quiet());
-}
-
 // A watch that begins and ends a thousand times a second is no reason to ask as often
 #[test]
 fn storm_of_dropped_calls_on_a_silent_peer_costs_one_ping_an_interval() {
     let mut machine = known(&Keepalive::every(ms(100)).while_idle(false));
     for at in 1000..4000 {
         machine.handle_call_started(ms(at));
-        if machine.poll_ping(ms(at)).is_some() {
+        if due_ping(&mut machine, ms(at)).is_some() {
             machine.handle_ping_flushed(ms(at));
         }
         machine.handle_call_ended(ms(at));

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{Event, Look, State};
 
-use super::bench::{SILENT, answer, drain, every_second, known, look, looks, ms, write_ping};
+use super::bench::{
+    SILENT, answer, drain, due_ping, every_second, known, look, looks, ms, write_ping,
+};
 
 // T01
 #[test]
@@ -105,7 +107,7 @@ fn observer_that_is_stalled_most_of_the_time_never_suspects_a_peer_that_answers(
         if machine.poll_timeout().is_some_and(|due| due <= ms(at)) {
             machine.handle_timeout(ms(at));
         }
-        if let Some(number) = machine.poll_ping(ms(at)) {
+        if let Some(number) = due_ping(&mut machine, ms(at)) {
             machine.handle_ping_flushed(ms(at));
             answers = Some((number, at + 400));
         }
@@ -133,10 +135,10 @@ fn clock_that_stood_still_while_the_machine_slept_changes_nothing() {
     assert_eq!(machine.poll_timeout(), Some(ms(1000)));
     machine.handle_timeout(ms(999));
     assert_eq!(
-        (machine.poll_ping(ms(999)), machine.poll_timeout()),
+        (due_ping(&mut machine, ms(999)), machine.poll_timeout()),
         (None, Some(ms(1000)))
     );
-    assert!(machine.poll_ping(ms(1000)).is_some());
+    assert!(due_ping(&mut machine, ms(1000)).is_some());
 }
 
 #[test]

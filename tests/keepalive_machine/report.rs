@@ -3,8 +3,11 @@
 use ttrpc_keepalive::keepalive::{
     CallDeadline, DeadReason, Event, Machine, OnSilence, Peer, State, Verdict,
 };
+use ttrpc_keepalive::wire::Flags;
 
-use super::bench::{SILENT, WRITTEN, drain, every_second, known, look, looks, ms, write_ping};
+use super::bench::{
+    SILENT, WRITTEN, drain, due_ping, every_second, known, look, looks, ms, write_ping,
+};
 
 fn reporting() -> Machine {
     known(&every_second().on_silence(OnSilence::Report))
@@ -22,7 +25,7 @@ fn reported_peer_is_overdue_once_until_its_next_byte() {
     );
     assert_eq!(machine.poll_timeout(), None);
     assert_eq!(looks(&mut machine, ms(2000), |at| at < 5000), None);
-    assert_eq!(machine.poll_ping(ms(5000)), None);
+    assert_eq!(due_ping(&mut machine, ms(5000)), None);
     machine.handle_bytes(ms(5000));
     assert_eq!(
         (machine.state(), machine.view().overdue, machine.peer()),
@@ -35,7 +38,7 @@ fn reported_peer_is_overdue_once_until_its_next_byte() {
         ),
         (1, 1)
     );
-    machine.handle_pong(ms(5000), Some(number), false);
+    machine.handle_pong(ms(5000), Some(number), Flags::NONE);
     assert_eq!(machine.view().rtt, None, "the PING was judged");
     write_ping(&mut machine, ms(6000));
     assert_eq!(looks(&mut machine, ms(6000), |_| true), Some(ms(7000)));
@@ -112,7 +115,7 @@ fn conviction_tells_reason_evidence_and_consequence_last() {
     );
     assert_eq!(
         evidence.to_string(),
-        "silent for 2.00 s, PING unanswered for 1.00 s"
+        "nothing heard for 2.00 s, PING unanswered for 1.00 s"
     );
 }
 
@@ -130,13 +133,13 @@ fn flags_and_states_are_told_when_they_change_and_never_for_a_byte() {
     machine.handle_write_progress(ms(1002), true);
     assert_eq!(drain(&mut machine), []);
     machine.handle_write_progress(ms(1003), false);
-    machine.handle_pong(ms(1003), None, true);
+    machine.handle_pong(ms(1003), None, Flags::HANDLERS_STALLED);
     machine.handle_verdict(ms(1003), Verdict::Unresponsive);
     assert_eq!(drain(&mut machine), [Event::FlagsChanged]);
     machine.handle_bytes(ms(1004));
     assert_eq!(drain(&mut machine), [Event::FlagsChanged]);
     assert!(
-        machine.view().handlers_stalled,
+        machine.evidence(ms(1004)).handlers_stalled,
         "until a PONG says otherwise"
     );
 }

@@ -5,7 +5,9 @@ use ttrpc_keepalive::keepalive::{
     Verdict,
 };
 
-use super::bench::{WRITTEN, answer, drain, every_second, known, look, looks, ms, write_ping};
+use super::bench::{
+    WRITTEN, answer, drain, due_ping, every_second, known, look, looks, ms, write_ping,
+};
 
 // T53, T83: the machine's part
 // RFC KA-27, KA-29
@@ -23,7 +25,7 @@ fn peer_that_answers_a_request_and_not_its_ping_is_never_asked_nor_judged_again(
         machine.handle_call_started(ms(1000));
         machine.handle_ping_wish(ms(2750), ms(2750));
         assert_eq!(
-            (machine.poll_ping(ms(90_000)), machine.poll_timeout()),
+            (due_ping(&mut machine, ms(90_000)), machine.poll_timeout()),
             (None, None)
         );
         assert_eq!(looks(&mut machine, ms(1000), |_| true), None);
@@ -39,7 +41,7 @@ fn response_that_no_ping_went_before_decides_nothing() {
         machine.handle_call_started(ms(0));
         // Where there is one the PING is on its way, and not yet written.
         assert_eq!(
-            machine.poll_ping(ms(0)).is_some(),
+            due_ping(&mut machine, ms(0)).is_some(),
             !keepalive.settings().off
         );
         machine.handle_bytes(ms(5));
@@ -91,7 +93,7 @@ fn peer_of_unknown_support_is_asked_again_with_doubling_distance_and_not_judged(
     machine.handle_connected(ms(0));
     let mut pings = Vec::new();
     for at in 0..100_000 {
-        if let Some(number) = machine.poll_ping(ms(at)) {
+        if let Some(number) = due_ping(&mut machine, ms(at)) {
             pings.push((number, at));
             machine.handle_ping_flushed(ms(at));
         }
@@ -114,7 +116,7 @@ fn peer_of_unknown_support_is_not_asked_again_while_nobody_waits() {
     assert_eq!(machine.poll_timeout(), Some(ms(10_000)));
     machine.handle_call_late(ms(2000));
     assert_eq!(
-        (machine.poll_timeout(), machine.poll_ping(ms(200_000))),
+        (machine.poll_timeout(), due_ping(&mut machine, ms(200_000))),
         (None, None)
     );
 }
@@ -123,10 +125,13 @@ fn peer_of_unknown_support_is_not_asked_again_while_nobody_waits() {
 fn ping_that_was_blocked_for_longer_than_the_distance_is_not_repeated_at_once() {
     let mut machine = Machine::new(&Keepalive::on_demand(), Role::Client, 0);
     machine.handle_call_started(ms(0));
-    assert_eq!(machine.poll_ping(ms(0)), Some(1));
+    assert_eq!(due_ping(&mut machine, ms(0)), Some(1));
     machine.handle_ping_flushed(ms(60_000));
     assert_eq!(
-        (machine.poll_ping(ms(69_999)), machine.poll_ping(ms(70_000))),
+        (
+            due_ping(&mut machine, ms(69_999)),
+            due_ping(&mut machine, ms(70_000))
+        ),
         (None, Some(2))
     );
 }
@@ -144,13 +149,16 @@ fn server_sends_no_ping_before_it_has_received_one() {
         machine.handle_call_started(ms(1));
         machine.handle_ping_wish(ms(500), ms(500));
         assert_eq!(
-            (machine.poll_ping(ms(60_000)), machine.poll_timeout()),
+            (due_ping(&mut machine, ms(60_000)), machine.poll_timeout()),
             (None, None)
         );
         machine.handle_bytes(ms(60_000));
         machine.handle_ping(ms(60_000));
         assert_eq!(
-            (machine.poll_ping(ms(60_999)), machine.poll_ping(ms(61_000))),
+            (
+                due_ping(&mut machine, ms(60_999)),
+                due_ping(&mut machine, ms(61_000))
+            ),
             (None, Some(1))
         );
     }
@@ -163,7 +171,7 @@ fn keepalive_that_is_off_sends_nothing_and_speaks_of_nothing() {
     machine.handle_call_started(ms(0));
     machine.handle_ping_wish(ms(1750), ms(1750));
     assert_eq!(
-        (machine.poll_ping(ms(1750)), machine.poll_timeout()),
+        (due_ping(&mut machine, ms(1750)), machine.poll_timeout()),
         (None, None)
     );
     let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::off());

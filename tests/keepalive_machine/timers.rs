@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{Keepalive, Machine, Role, State, Support};
 
-use super::bench::{SILENT, answer, every_second, known, look, looks, ms, write_ping};
+use super::bench::{SILENT, answer, due_ping, every_second, known, look, looks, ms, write_ping};
 
 // T28
 #[test]
@@ -19,7 +19,7 @@ fn periodic_pings_come_one_interval_after_each_answer() {
     let mut pings = Vec::new();
     let mut now = ms(0);
     while now < ms(100_000) {
-        if let Some(number) = machine.poll_ping(now) {
+        if let Some(number) = due_ping(&mut machine, now) {
             pings.push(now);
             machine.handle_ping_flushed(now);
             answer(&mut machine, now + rtt, number);
@@ -39,10 +39,10 @@ fn connection_watched_while_idle_asks_at_once_and_after_the_interval() {
     let number = write_ping(&mut machine, ms(0));
     answer(&mut machine, ms(2), number);
     assert_eq!(
-        (machine.support(), machine.poll_ping(ms(1001))),
+        (machine.support(), due_ping(&mut machine, ms(1001))),
         (Support::Yes, None)
     );
-    assert_eq!(machine.poll_ping(ms(1002)), Some(2));
+    assert_eq!(due_ping(&mut machine, ms(1002)), Some(2));
 }
 
 // T29, not watched
@@ -52,13 +52,12 @@ fn connection_not_watched_asks_in_front_of_its_first_request_only() {
         let mut machine = Machine::new(&keepalive, Role::Client, 0);
         machine.handle_connected(ms(0));
         assert_eq!(
-            (machine.poll_ping(ms(3000)), machine.poll_timeout()),
+            (due_ping(&mut machine, ms(3000)), machine.poll_timeout()),
             (None, None)
         );
-        assert!(!machine.call_start_is_quiet());
         machine.handle_call_started(ms(3000));
-        assert_eq!(machine.poll_ping(ms(3000)), Some(1));
-        assert_eq!(machine.poll_ping(ms(3000)), None);
+        assert_eq!(due_ping(&mut machine, ms(3000)), Some(1));
+        assert_eq!(due_ping(&mut machine, ms(3000)), None);
     }
 }
 
@@ -80,6 +79,39 @@ fn busy_connection_arms_one_timer_for_each_interval_and_not_for_each_byte() {
     assert_eq!(machine.view().counters.pings_sent, 0);
 }
 
+// N38: a timer that fired while bytes lay in the socket
+#[test]
+fn ping_that_was_due_is_not_sent_if_the_turn_reads_bytes() {
+    let mut machine = known(&every_second());
+    for at in (5..100).map(|turn| ms(1000 * turn)) {
+        machine.handle_run(at, None);
+        machine.handle_call_started(at);
+        assert_eq!(
+            machine.poll_ping(at),
+            None,
+            "a call does not wait for the read"
+        );
+        machine.handle_bytes(at);
+        machine.handle_timeout(at);
+        assert_eq!(machine.poll_ping(at), None);
+    }
+
+    // The twin: there were none.
+    let at = ms(100_000);
+    machine.handle_run(at, None);
+    assert_eq!(machine.poll_ping(at), None);
+    machine.handle_timeout(at);
+    assert_eq!(machine.poll_ping(at), Some(1));
+}
+
+// The call begins the watch, and nothing was due before it
+#[test]
+fn first_call_after_a_silence_that_nobody_watched_asks_in_front_of_its_request() {
+    let mut machine = known(&every_second().while_idle(false));
+    machine.handle_call_started(ms(5000));
+    assert_eq!(machine.poll_ping(ms(5000)), Some(1));
+}
+
 // T36
 #[test]
 fn jitter_spreads_connections_that_were_opened_together_and_never_shortens() {
@@ -91,7 +123,7 @@ fn jitter_spreads_connections_that_were_opened_together_and_never_shortens() {
             answer(&mut machine, ms(0), number);
             loop {
                 let now = machine.poll_timeout().unwrap();
-                if machine.poll_ping(now).is_some() {
+                if due_ping(&mut machine, now).is_some() {
                     break now;
                 }
             }
@@ -152,7 +184,10 @@ fn values_out_of_range_are_brought_into_it_and_extreme_ones_are_never_due() {
     machine.handle_bytes(ms(1));
     machine.handle_timeout(Duration::MAX);
     assert_eq!(
-        (machine.poll_timeout(), machine.poll_ping(Duration::MAX)),
+        (
+            machine.poll_timeout(),
+            due_ping(&mut machine, Duration::MAX)
+        ),
         (None, None)
     );
 }

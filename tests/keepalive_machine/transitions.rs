@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::bench::{answer, every_second, known, looks, ms, write_ping};
+use super::bench::{answer, due_ping, every_second, known, looks, ms, write_ping};
 use ttrpc_keepalive::keepalive::{DeadReason, Look, Machine, OnSilence, Peer, State, Verdict};
 
 /// The states, as far as they can be told from outside. The connection is watched by its one call,
@@ -50,7 +50,7 @@ fn machine(at: At) -> Machine {
             None
         }
         Queued => {
-            assert!(machine.poll_ping(ms(19_250)).is_some());
+            assert!(due_ping(&mut machine, ms(19_250)).is_some());
             None
         }
         Trial => Some(19_500),

@@ -1,14 +1,15 @@
 //! A PING on trial, its answers, and the end.
 
 use ttrpc_keepalive::keepalive::{Keepalive, Look, Machine, Peer, Role, State, Verdict};
+use ttrpc_keepalive::wire::Flags;
 
-use super::bench::{SILENT, answer, every_second, known, look, looks, ms, write_ping};
+use super::bench::{SILENT, answer, due_ping, every_second, known, look, looks, ms, write_ping};
 
 // T30: swapping interval and timeout gives 10.75 for the first look
 #[test]
 fn peer_that_dies_after_a_byte_is_found_at_interval_and_timeout_exactly() {
     let mut machine = known(&Keepalive::every(ms(10_000)).timeout(ms(3000)));
-    assert_eq!(machine.poll_ping(ms(9999)), None);
+    assert_eq!(due_ping(&mut machine, ms(9999)), None);
     write_ping(&mut machine, ms(10_000));
     let mut instants = Vec::new();
     for _ in 0..4 {
@@ -25,7 +26,7 @@ fn timeout_longer_than_the_interval_means_one_ping_and_the_sum_of_both() {
     let mut machine = known(&Keepalive::every(ms(1000)).timeout(ms(3000)));
     write_ping(&mut machine, ms(1000));
     for at in 1001..4000 {
-        assert_eq!(machine.poll_ping(ms(at)), None);
+        assert_eq!(due_ping(&mut machine, ms(at)), None);
         if machine.look_due(ms(at)) {
             look(&mut machine, ms(at));
         }
@@ -57,7 +58,7 @@ fn any_byte_retires_the_ping_and_the_next_one_follows() {
 #[test]
 fn time_in_our_own_queue_is_not_held_against_the_peer() {
     let mut machine = known(&every_second());
-    assert_eq!(machine.poll_ping(ms(1000)), Some(1));
+    assert_eq!(due_ping(&mut machine, ms(1000)), Some(1));
     assert!(!machine.look_due(ms(9000)));
     machine.handle_ping_flushed(ms(9000));
     assert_eq!(looks(&mut machine, ms(9000), |_| true), Some(ms(10_000)));
@@ -98,7 +99,7 @@ fn nothing_happens_after_death() {
     answer(&mut machine, ms(5000), 1);
     machine.handle_call_started(ms(6000));
     assert_eq!(
-        (machine.poll_ping(ms(7000)), machine.poll_timeout()),
+        (due_ping(&mut machine, ms(7000)), machine.poll_timeout()),
         (None, None)
     );
     assert_eq!(
@@ -120,7 +121,7 @@ fn nothing_happens_after_the_connection_ended() {
         machine.handle_bytes(ms(at));
     }
     assert_eq!(
-        (machine.poll_ping(ms(9000)), machine.poll_event()),
+        (due_ping(&mut machine, ms(9000)), machine.poll_event()),
         (None, None)
     );
     assert_eq!(
@@ -135,10 +136,10 @@ fn stale_and_invented_pongs_answer_nothing_and_still_are_life() {
     let mut machine = known(&every_second());
     write_ping(&mut machine, ms(1000));
     machine.handle_bytes(ms(1100));
-    assert_eq!(machine.poll_ping(ms(2100)), Some(2));
+    assert_eq!(due_ping(&mut machine, ms(2100)), Some(2));
     machine.handle_bytes(ms(2200));
     for number in [Some(2), Some(77), Some(0), None] {
-        machine.handle_pong(ms(2200), number, false);
+        machine.handle_pong(ms(2200), number, Flags::NONE);
     }
     assert_eq!(
         (machine.answered_number(), machine.view().rtt),

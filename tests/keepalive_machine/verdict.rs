@@ -5,8 +5,9 @@ use std::time::Duration;
 use ttrpc_keepalive::keepalive::{
     CallDeadline, Keepalive, Machine, Peer, PeerSupport, Role, State, Unknown, Verdict, WriteFacts,
 };
+use ttrpc_keepalive::wire::Flags;
 
-use super::bench::{WRITTEN, answer, known, look, ms, write_ping};
+use super::bench::{WRITTEN, answer, due_ping, known, look, ms, write_ping};
 
 /// Runs the driver from `ask_at` to the deadline as it must, with a look at the end, and returns the
 /// verdict.
@@ -47,7 +48,7 @@ fn peer_that_says_nothing_to_the_ping_before_the_deadline_is_unresponsive() {
         );
         assert_eq!(
             machine.evidence(ms(3000)).to_string(),
-            "silent for 2.50 s, PING unanswered for 0.25 s"
+            "nothing heard for 2.50 s, PING unanswered for 0.25 s"
         );
         machine.handle_bytes(ms(4000));
         assert_eq!(machine.peer(), Peer::Alive);
@@ -94,7 +95,7 @@ fn a_thousand_late_calls_in_a_second_cost_forty_pings() {
     (0..1000).for_each(|_| machine.handle_call_started(ms(1)));
     for at in 2000..3000 {
         machine.handle_ping_wish(ms(at), ms(at));
-        if let Some(number) = machine.poll_ping(ms(at)) {
+        if let Some(number) = due_ping(&mut machine, ms(at)) {
             machine.handle_ping_flushed(ms(at));
             answer(&mut machine, ms(at) + Duration::from_micros(100), number);
         }
@@ -158,7 +159,7 @@ fn newest_pong_that_says_so_makes_it_the_handlers() {
     let mut machine = known(&Keepalive::on_demand());
     machine.handle_call_started(ms(0));
     machine.handle_bytes(ms(1760));
-    machine.handle_pong(ms(1760), Some(1), true);
+    machine.handle_pong(ms(1760), Some(1), Flags::HANDLERS_STALLED);
     let mut call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
     assert_eq!(judge(&mut machine, &mut call), Verdict::HandlersStalled);
     assert_eq!(machine.peer(), Peer::Alive);
@@ -201,7 +202,7 @@ fn request_or_ping_that_is_not_written_speaks_of_the_writer() {
     assert_eq!(machine.verdict(ms(2000), &call, never), Verdict::LocalStall);
 
     machine.handle_ping_wish(ms(1750), call.ask_at());
-    assert!(machine.poll_ping(ms(1750)).is_some());
+    assert!(due_ping(&mut machine, ms(1750)).is_some());
     let small = WriteFacts {
         written: true,
         ..unwritten
@@ -290,7 +291,7 @@ fn ping_that_cannot_be_written_to_an_unknown_peer_speaks_of_the_writer() {
     machine.handle_write_blocked(ms(100));
     let call = CallDeadline::new(ms(0), ms(2000), &Keepalive::on_demand());
     machine.handle_ping_wish(call.ask_at(), call.ask_at());
-    assert_eq!(machine.poll_ping(call.ask_at()), Some(2));
+    assert_eq!(due_ping(&mut machine, call.ask_at()), Some(2));
     let refused = WriteFacts {
         taken_since_asked: false,
         ..WRITTEN

@@ -59,6 +59,8 @@ pub(crate) struct Model {
     interval: Option<u128>,
     timeout: u128,
     write_stall: u128,
+    /// The write stall was set for itself, and bytes received do not restart it.
+    deaf: bool,
     while_idle: bool,
     report: bool,
     off: bool,
@@ -127,6 +129,7 @@ impl Model {
             interval,
             timeout,
             write_stall,
+            deaf: choice & 7 >= 4,
             while_idle: choice & 64 == 0,
             report: choice & 8 != 0,
             off,
@@ -258,8 +261,12 @@ impl Model {
                 self.blocked = still_blocked.then_some(now);
             }
             Operation::CallStarted => {
+                let watched = self.watched();
                 self.in_flight += 1;
                 self.exchange_first(now);
+                if self.in_flight == 1 && !watched {
+                    self.ask(now);
+                }
             }
             Operation::CallEnded => self.in_flight = self.in_flight.saturating_sub(1),
             Operation::CallLate => {
@@ -294,7 +301,11 @@ impl Model {
             Operation::Look {
                 drained,
                 write_refused,
-            } if !over => self.look(claimed, drained, write_refused),
+            } if !over => {
+                self.look(claimed, drained, write_refused);
+                self.ask(now);
+            }
+            Operation::Timeout => self.ask(now),
             Operation::Verdict(verdict) => {
                 let early = Verdict::Unknown(Unknown::TooEarly);
                 self.doubted |=
@@ -326,6 +337,9 @@ impl Model {
         self.heard = Some(now);
         self.doubted = false;
         (self.flushed, self.trial) = (None, None);
+        if !self.deaf {
+            self.stall = None;
+        }
         if self.state == State::Suspect {
             self.counts.recoveries += 1;
             (self.state, self.overdue) = (State::Alive, false);
@@ -404,7 +418,12 @@ impl Model {
             self.judge(self.trial, DeadReason::Silent);
         }
         let convicted = self.over() || self.overdue;
-        if refused && !convicted && self.stall.as_mut().is_some_and(|stall| stall.look(claimed)) {
+        let unheard = drained || self.parked || self.deaf;
+        if refused
+            && unheard
+            && !convicted
+            && self.stall.as_mut().is_some_and(|stall| stall.look(claimed))
+        {
             self.judge(self.stall, DeadReason::NotReading);
         }
     }
@@ -434,7 +453,7 @@ impl Model {
         }
     }
 
-    /// What follows from a change of anything: rules 2, 3, 6, 7, 9.
+    /// What follows from a change of anything: rules 3, 6, 7, 9.
     fn follow(&mut self, now: u128) {
         if self.over() {
             return;
@@ -458,9 +477,15 @@ impl Model {
         if self.blocked.is_none() {
             self.stall = None;
         }
-        if self.queued {
+    }
+
+    /// Rule 2: a PING that is due after the turn's read, or for the first call that somebody waits
+    /// for.
+    fn ask(&mut self, now: u128) {
+        if self.queued || self.over() {
             return;
         }
+        let known = self.support == Support::Yes && self.may_send;
         let quiet = |gap: u128| {
             self.last_ping
                 .is_none_or(|ping| ping.checked_add(gap).is_some_and(|due| due <= now))

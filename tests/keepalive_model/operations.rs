@@ -6,6 +6,7 @@ use ttrpc_keepalive::keepalive::{
     Counters, DeadReason, Event, Evidence, Keepalive, Look, Machine, OnSilence, Peer, PeerSupport,
     Role, State, Support, Unknown, Verdict,
 };
+use ttrpc_keepalive::wire::Flags;
 
 /// One thing that a driver may tell the machine, and when.
 #[derive(Clone, Copy, Debug)]
@@ -200,6 +201,8 @@ pub(crate) struct Checked {
     unflushed: bool,
     number: u64,
     last_ping: Option<Duration>,
+    /// When bytes were received last.
+    spoke: Option<Duration>,
     over: Option<Counters>,
     pub(crate) events: Vec<Event>,
 }
@@ -220,6 +223,7 @@ impl Checked {
             unflushed: false,
             number: 0,
             last_ping: None,
+            spoke: None,
             over: None,
             events: Vec::new(),
         }
@@ -295,13 +299,17 @@ impl Checked {
         let machine = &mut self.machine;
         match operation {
             Operation::Connected => machine.handle_connected(now),
-            Operation::Bytes => machine.handle_bytes(now),
+            Operation::Bytes => {
+                self.spoke = Some(self.now);
+                machine.handle_bytes(now);
+            }
             Operation::Ping => machine.handle_ping(now),
             Operation::Pong {
                 number,
                 handlers_stalled,
             } => {
-                machine.handle_pong(now, number, handlers_stalled);
+                let flags = Flags::from(u8::from(handlers_stalled));
+                machine.handle_pong(now, number, flags);
             }
             Operation::Response => machine.handle_response(now),
             Operation::Flushed => {
@@ -388,6 +396,14 @@ impl Checked {
             assert!(
                 waited.is_some_and(|waited| waited >= self.timeout_floor),
                 "convicted too early"
+            );
+            let explicit = self.keepalive.settings().write_stall.is_some();
+            assert!(
+                (explicit && *reason == DeadReason::NotReading)
+                    || self
+                        .spoke
+                        .is_none_or(|spoke| self.now.saturating_sub(spoke) >= self.timeout_floor),
+                "convicted while it spoke"
             );
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Hooked<T> {
     on_write: OnIo,
     on_look: Option<OnLook>,
     credentials: Option<PeerCredentials>,
-    shortcut: bool,
+    shortcut: Option<Arc<dyn Shortcut>>,
     reads: Arc<AtomicU32>,
     shortcuts: Arc<AtomicU32>,
 }
@@ -41,13 +41,14 @@ impl Shortcut for Counted {
 
 impl<T: Transport> Hooked<T> {
     pub(crate) fn new(stream: impl IntoTransport<Transport = T>) -> Self {
+        let stream = stream.into_transport();
         Self {
-            stream: stream.into_transport(),
+            shortcut: stream.shortcut(),
+            stream,
             on_read: Box::new(|| None),
             on_write: Box::new(|| None),
             on_look: None,
             credentials: None,
-            shortcut: true,
             reads: Arc::default(),
             shortcuts: Arc::default(),
         }
@@ -84,7 +85,12 @@ impl<T: Transport> Hooked<T> {
 
     /// So that every write is the driver's.
     pub(crate) fn without_shortcut(mut self) -> Self {
-        self.shortcut = false;
+        self.shortcut = None;
+        self
+    }
+
+    pub(crate) fn with_shortcut(mut self, shortcut: Arc<dyn Shortcut>) -> Self {
+        self.shortcut = Some(shortcut);
         self
     }
 
@@ -142,7 +148,7 @@ impl<T: Transport> Transport for Hooked<T> {
     }
 
     fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
-        let shortcut = self.stream.shortcut().filter(|_| self.shortcut)?;
+        let shortcut = self.shortcut.clone()?;
         let writes = Arc::clone(&self.shortcuts);
         Some(Arc::new(Counted { shortcut, writes }))
     }

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use ttrpc_keepalive::ConnectionError;
 use ttrpc_keepalive::keepalive::{Look, Role, Writes};
-use ttrpc_keepalive::wire::{Flags, Header, MessageType, PING_STREAM_ID, ping_number};
+use ttrpc_keepalive::wire::{Header, MessageType, PING_STREAM_ID, ping_number};
 
 use super::{Layered, Looking, is_last};
 use crate::calls::Ended;
@@ -136,8 +136,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
                     self.machine.handle_ping_flushed(now);
                     self.machine.handle_bytes(now);
                 }
-                let stalled = header.flags.contains(Flags::HANDLERS_STALLED);
-                self.machine.handle_pong(now, number, stalled);
+                self.machine.handle_pong(now, number, header.flags);
             }
             Said::Head(header) => match self.role {
                 Role::Client => self.hear_server(header, now),

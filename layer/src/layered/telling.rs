@@ -38,7 +38,7 @@ impl<S> Layered<S> {
     pub(super) fn end_with(&mut self, end: ConnectionError, now: Duration) -> io::Error {
         match &end {
             ConnectionError::Dead { reason, evidence } => {
-                warn!(%reason, %evidence, "the peer is dead");
+                warn!(%reason, %evidence, "the peer is convicted");
             }
             _ => info!(reason = %end, "the connection has ended"),
         }

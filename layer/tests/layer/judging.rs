@@ -150,13 +150,14 @@ async fn a_server_asks_only_a_client_that_has_asked_and_finds_it_dead_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_reads_nothing_is_dead_for_that_and_the_write_that_waits_fails() {
-    let (mut side, mut peer) = client_with_room(&watch(), 100);
+async fn a_peer_that_reads_nothing_is_convicted_by_the_write_stall_and_the_write_that_waits_fails()
+{
+    let (mut side, mut peer) = client_with_room(&watch().write_stall(secs(1)), 100);
     let _reading = side.read_on();
     peer.answer_ping().await;
     sleep(ms(1)).await;
     let start = Instant::now();
-    // It speaks, so it is not silent.
+    // It speaks, so it is not dead.
     let (mut voice, _keep) = (peer, ());
     tokio::spawn(async move {
         while voice.stream.write_all(&response(9)).await.is_ok() {

@@ -2,57 +2,32 @@
 
 use std::io;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tracing::{debug, trace};
 
-use super::{Driver, STEPS};
+use super::Driver;
+use super::turn::{Incoming, Reading};
 use crate::connection::inbox::Received;
-use crate::connection::side::Side;
+use crate::connection::side::SideDriver;
+use crate::connection::state::Side;
 use crate::error::ConnectionError;
-use crate::keepalive::Peer;
-use crate::wire::{Decoded, Flags, Frame, MessageType, Skipped, ping_number};
+use crate::tuning::{TURN_BYTES, TURN_FRAMES, TURN_STEPS};
+use crate::wire::{Decoded, Frame, MessageType, Skipped};
 
-/// Bytes read in one turn, about, for the reason of [`STEPS`]: they may be thousands of small frames.
-const SHARE: usize = 256 << 10;
-
-/// Frames taken in one turn. Whoever they wake has a turn before the rest: its peer can work on the
-/// first answers or requests while this side works on the others. As many as go into one write.
-const FRAMES: usize = 64;
-
-/// How far reading has come in a turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reading {
-    /// There was nothing more.
-    Drained,
-    /// This turn's share is used up.
-    More,
-    /// Nothing is read before answers are taken.
-    Parked,
-}
-
-impl<S: Side> Driver<S> {
-    pub(super) fn read(
-        &mut self,
-        cx: &mut Context<'_>,
-        now: Duration,
-    ) -> Result<Reading, ConnectionError> {
-        let result = self.read_some(cx, now);
+impl<S: SideDriver> Driver<S> {
+    pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Result<Reading, ConnectionError> {
+        let result = self.read_some(cx);
         self.reader.rest();
         result
     }
 
-    fn read_some(
-        &mut self,
-        cx: &mut Context<'_>,
-        now: Duration,
-    ) -> Result<Reading, ConnectionError> {
-        let mut share = SHARE;
-        if !self.take_frames(now)? {
+    fn read_some(&mut self, cx: &mut Context<'_>) -> Result<Reading, ConnectionError> {
+        let mut share = TURN_BYTES;
+        if self.reader.has_rest() && !self.take_frames(false)? {
             return Ok(Reading::More);
         }
-        for _ in 0..STEPS {
-            if self.park(now) {
+        for _ in 0..TURN_STEPS {
+            if self.park() {
                 return Ok(Reading::Parked);
             }
             if share == 0 {
@@ -68,112 +43,119 @@ impl<S: Side> Driver<S> {
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }
-            // RFC KA-21: bytes, not frames. A large frame may take its time.
-            let doubted = self.machine.peer() != Peer::Alive;
-            self.machine.handle_bytes(now);
-            if doubted {
-                // Who hears of the answer that has come may look before this turn is over.
-                self.publish(now)?;
-            }
-            // A handle may have written by itself a request that is answered here.
-            self.take_commands(cx, now);
-            if !self.take_frames(now)? {
+            if !self.take_frames(true)? {
                 return Ok(Reading::More);
             }
         }
         Ok(Reading::More)
     }
 
-    /// Takes apart what was read. `false` if some of it is left for the next turn.
-    fn take_frames(&mut self, now: Duration) -> Result<bool, ConnectionError> {
+    /// Whether reading has to wait until the peer takes what it is owed.
+    pub(super) fn park(&mut self) -> bool {
+        if self.writing.has_failed() {
+            // It will take none. All that it has sent is delivered.
+            return false;
+        }
+        let parks = self.shared.lock().park(self.now, &mut self.effects);
+        self.effects.run();
+        parks
+    }
+
+    /// Takes apart what was read, and lets the state apply it. `has_read` if bytes have come. `false` if
+    /// some of it is left for the next turn.
+    fn take_frames(&mut self, has_read: bool) -> Result<bool, ConnectionError> {
         // A look asks for all that has come, and so does the end.
-        let due = self.writer.has_failed() || self.machine.look_due(now) || self.side.look_due(now);
-        while self.take_frame(now)? {
-            self.frames += 1;
-            if self.frames >= FRAMES && !due && self.reader.may_pause() {
-                return Ok(false);
+        let all = self.writing.has_failed() || self.look_due;
+        let taken = loop {
+            match self.take_frame() {
+                Ok(true) => {}
+                Ok(false) => break Ok(true),
+                Err(error) => break Err(error),
             }
+            self.frames += 1;
+            if self.frames >= TURN_FRAMES {
+                if !all && self.reader.may_pause() {
+                    break Ok(false);
+                }
+                if self.arrived.len() >= TURN_FRAMES {
+                    self.apply(has_read);
+                }
+            }
+        };
+        // What came before bytes that are not ttrpc is for somebody all the same.
+        self.apply(has_read);
+        taken
+    }
+
+    /// Takes the next frame apart. `false` if all that was read is taken.
+    fn take_frame(&mut self) -> Result<bool, ConnectionError> {
+        if let Some((header, place)) = self.reader.next_small() {
+            trace!(?header, "received");
+            self.arrived.push(Incoming::SmallData(header, place));
+            return Ok(true);
+        }
+        match self.reader.next().map_err(ConnectionError::Protocol)? {
+            Some(Decoded::Frame(frame)) => {
+                let arrived = self.prepare(frame);
+                self.arrived.push(arrived);
+            }
+            Some(Decoded::Skipped { header, reason }) => {
+                debug!(?header, ?reason, "a frame is skipped");
+                if reason == Skipped::Oversized {
+                    self.arrived.push(Incoming::Oversized(header));
+                }
+            }
+            None => return Ok(false),
         }
         Ok(true)
     }
 
-    /// `false` if all that was read is taken.
-    fn take_frame(&mut self, now: Duration) -> Result<bool, ConnectionError> {
-        let (reader, side, mut turn) = self.parts(now);
-        if let Some((header, message)) = reader.next_small() {
-            trace!(?header, "received");
-            side.handle_data(header, Received::Shared(message), &mut turn);
-            return Ok(true);
-        }
-        let decoded = self.reader.next().map_err(ConnectionError::Protocol)?;
-        let taken = decoded.is_some();
-        if let Some(decoded) = decoded {
-            self.handle_decoded(decoded, now);
-        }
-        Ok(taken)
-    }
-
-    /// Whether reading has to wait until the peer takes what it is owed.
-    pub(super) fn park(&mut self, now: Duration) -> bool {
-        let limit = self.side.owed_limit();
-        let parks = limit < usize::MAX && self.shared.desk().outbox.owed_bytes() > limit;
-        if parks != self.parked {
-            self.parked = parks;
-            debug!(parks, "reading waits for the peer to take its answers");
-            if parks {
-                self.machine.handle_parked(now);
-            } else {
-                self.machine.handle_resumed(now);
-                self.with_side(now, |side, turn| side.handle_resumed(turn));
-            }
-        }
-        parks
-    }
-
-    fn handle_decoded(&mut self, decoded: Decoded, now: Duration) {
-        match decoded {
-            Decoded::Frame(frame) => self.handle_frame(frame, now),
-            Decoded::Skipped { header, reason } => {
-                debug!(?header, ?reason, "a frame is skipped");
-                if reason == Skipped::Oversized {
-                    self.with_side(now, |side, turn| side.handle_oversized(header, turn));
-                }
-            }
+    /// Takes a frame apart before the lock is taken (law 2).
+    fn prepare(&mut self, frame: Frame) -> Incoming<<S::Side as Side>::Input> {
+        trace!(header = ?frame.header, "received");
+        match frame.header.message_type {
+            MessageType::PING => Incoming::Ping(frame, self.side.handle_ping()),
+            MessageType::PONG => Incoming::Pong(frame),
+            MessageType::DATA => Incoming::Data(frame.header, frame.payload),
+            _ => Incoming::Input(self.side.decode(self.now, frame)),
         }
     }
 
-    fn handle_frame(&mut self, frame: Frame, now: Duration) {
-        let header = frame.header;
-        trace!(?header, "received");
-        match header.message_type {
-            // RFC KA-11, KA-19: answered here, whatever the handlers do.
-            MessageType::PING => {
-                self.machine.handle_ping(now);
-                let flags = self.side.handle_ping();
-                let mut desk = self.shared.desk();
-                if desk.outbox.reply(header.stream_id, frame.payload, flags) {
-                    self.pongs_coalesced += 1;
+    /// Lets the state apply a batch of frames under one lock, and starts what it lets run.
+    fn apply(&mut self, has_read: bool) {
+        let (now, effects) = (self.now, &mut self.effects);
+        let starts = {
+            let mut state = self.shared.lock();
+            if has_read {
+                // RFC KA-21: bytes, not frames. A large frame may take its time.
+                state.machine.handle_bytes(now);
+            }
+            for arrived in self.arrived.drain(..) {
+                match arrived {
+                    Incoming::Input(input) => {
+                        S::Side::handle_input(&mut state, now, input, effects);
+                    }
+                    Incoming::Data(header, payload) => {
+                        let message = Received::Own(payload);
+                        S::Side::handle_data(&mut state, now, header, message, effects);
+                    }
+                    Incoming::SmallData(header, place) => {
+                        let message = Received::Shared(self.reader.bytes(place));
+                        S::Side::handle_data(&mut state, now, header, message, effects);
+                    }
+                    Incoming::Ping(ping, flags) => state.handle_ping(now, ping, flags),
+                    Incoming::Pong(pong) => state.handle_pong(now, &pong, effects),
+                    Incoming::Oversized(header) => {
+                        S::Side::handle_oversized(&mut state, now, header, effects);
+                    }
                 }
             }
-            MessageType::PONG => {
-                let stalled = header.flags.contains(Flags::HANDLERS_STALLED);
-                let number = ping_number(&frame.payload);
-                if number == Some(self.newest_ping) && self.writer.ping_has_left() {
-                    // The stream holds back later bytes, but not the PING. Told only after its
-                    // answer it would wait for another one, and convict a peer that is well.
-                    self.machine.handle_ping_flushed(now);
-                    self.machine.handle_bytes(now);
-                }
-                let round_trip = self.machine.handle_pong(now, number, stalled);
-                // The answer behind it may be looked at before this turn is over.
-                self.shared.publisher.learn_support(self.machine.support());
-                self.with_side(now, |side, turn| side.handle_pong(round_trip, turn));
-            }
-            MessageType::DATA => {
-                let message = Received::Own(frame.payload);
-                self.with_side(now, |side, turn| side.handle_data(header, message, turn));
-            }
-            _ => self.with_side(now, |side, turn| side.handle_frame(frame, turn)),
+            self.look_due = state.look_due(now);
+            S::Side::has_starts(&state)
+        };
+        self.effects.run();
+        if starts {
+            self.side.start(&self.shared);
         }
     }
 }

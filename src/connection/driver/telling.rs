@@ -1,22 +1,41 @@
 //! What the driver tells: the state to watchers, the end to everybody, transitions to the log.
 
-use std::task::Waker;
-use std::time::Duration;
+use std::mem;
 
 use tracing::{debug, info, warn};
 
 use super::Driver;
-use crate::connection::side::Side;
+use crate::connection::effects::Effects;
+use crate::connection::side::SideDriver;
+use crate::connection::state::State;
 use crate::error::ConnectionError;
-use crate::keepalive::{Event, OnSilence};
-use crate::liveness::Traffic;
+use crate::keepalive::{Event, Machine, OnSilence};
+use crate::liveness::Shown;
 
-impl<S: Side> Driver<S> {
+impl<S: SideDriver> Driver<S> {
     /// Publishes what the rules know. A conviction is the end of the connection: it is published
     /// together with that end, so that nobody sees a death without its evidence.
-    pub(super) fn publish(&mut self, now: Duration) -> Result<(), ConnectionError> {
+    pub(super) fn tell(&mut self) -> Result<(), ConnectionError> {
+        self.tell_and(|_, _| ())
+    }
+
+    /// The same, after a verb under the same lock, so that what is told is what the verb left (law 8).
+    pub(super) fn tell_and<R>(
+        &mut self,
+        verb: impl FnOnce(&mut State<S::Side>, &mut Effects) -> R,
+    ) -> Result<R, ConnectionError> {
+        let (result, news, events) = {
+            let mut state = self.shared.lock();
+            let result = verb(&mut state, &mut self.effects);
+            state.admit(&mut self.effects);
+            let view = state.machine.view();
+            let shown = Shown::of(&view);
+            let is_news = mem::replace(&mut self.shown, shown) != shown;
+            let news = is_news.then(|| (view, state.traffic()));
+            (result, news, events(&mut state.machine))
+        };
         let mut dead = None;
-        while let Some(event) = self.machine.poll_event() {
+        for event in events {
             if let Event::Convicted {
                 reason,
                 evidence,
@@ -28,53 +47,48 @@ impl<S: Side> Driver<S> {
             }
             log(event);
         }
-        self.tell(now, dead.as_ref());
-        dead.map_or(Ok(()), Err)
+        if let Some((view, traffic)) = news {
+            let publisher = self.shared.publisher();
+            publisher.tell(self.now, view, &traffic, dead.as_ref());
+        }
+        self.effects.run();
+        dead.map_or(Ok(result), Err)
     }
 
-    fn tell(&mut self, now: Duration, end: Option<&ConnectionError>) {
-        let mut traffic = Traffic::default();
-        traffic.counters.pongs_coalesced = self.pongs_coalesced;
-        self.side.count(&mut traffic);
-        let view = self.machine.view();
-        self.shared.publisher.tell(now, view, &traffic, end);
-    }
-
-    /// Ends the connection: first the state is known, then the calls fail, then the stream goes.
-    /// Nothing on this path writes, flushes or waits.
+    /// Ends the connection: the state is known, then the calls fail, then the stream goes. Nothing on
+    /// this path writes, flushes or waits.
     pub(super) fn end(&mut self, end: &ConnectionError) {
         self.ended = true;
-        let now = self.last_run;
-        // What the last turn learned before it met the end.
-        while let Some(event) = self.machine.poll_event() {
-            log(event);
-        }
+        let (view, traffic, events) = {
+            let mut state = self.shared.lock();
+            // What the last turn learned before it met the end.
+            let events = events(&mut state.machine);
+            let view = state.machine.view();
+            state.finish(end, &mut self.effects);
+            (view, state.traffic(), events)
+        };
+        events.into_iter().for_each(log);
         match end {
             ConnectionError::Dead { reason, evidence } => {
-                warn!(%reason, %evidence, "the peer is dead");
+                warn!(%reason, %evidence, "the peer is convicted");
             }
             _ => info!(reason = %end, "the connection has ended"),
         }
-        self.tell(now, Some(end));
-        self.machine.handle_closed();
-        let (commands, senders) = {
-            let mut desk = self.shared.desk();
-            desk.end = Some(end.clone());
-            desk.shortcut = None;
-            desk.outbox.clear();
-            (std::mem::take(&mut desk.commands), desk.senders.wakers())
-        };
-        senders.into_iter().for_each(Waker::wake);
-        for command in commands {
-            self.with_side(now, |side, turn| side.handle_command(command, turn));
-        }
-        self.side.end(end);
+        let publisher = self.shared.publisher();
+        publisher.tell(self.now, view, &traffic, Some(end));
+        self.effects.run();
+        self.side.end(&self.shared);
         if let ConnectionError::Dead { .. } | ConnectionError::Abandoned = end {
             self.transport.abort();
         }
-        // Who waits for the end finds nothing half ended.
-        self.shared.publisher.end_told();
+        // `closed` returns only when everything else has been told.
+        self.shared.publisher().end_told();
     }
+}
+
+/// What has happened, which is nothing in most turns: no memory is taken then.
+fn events(machine: &mut Machine) -> Vec<Event> {
+    std::iter::from_fn(|| machine.poll_event()).collect()
 }
 
 fn log(event: Event) {

@@ -1,14 +1,9 @@
 //! Calls that have not come to `ask_at`.
 
+use crate::tuning::{KEPT_DEADLINES, TOLERATED_ENTRIES};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
-
-/// Ended calls that are left in here, beside as many as there are others.
-const TOLERATED: usize = 16;
-
-/// Places that are kept while there are no calls.
-const KEPT: usize = 256;
 
 /// Nearly all calls end before `ask_at`. They are left in here until they come to the front, or are
 /// more than those that are open.
@@ -42,48 +37,57 @@ impl<K: Copy + Ord> Upcoming<K> {
         self.ended = self.ended.saturating_add(1);
     }
 
-    /// The open call that comes to `ask_at` first.
-    pub(super) fn first(&mut self, is_open: impl Fn(K) -> bool) -> Option<Ask<K>> {
+    /// When the first open call comes to `ask_at`.
+    pub(super) fn first(&mut self, is_open: impl Fn(K) -> bool) -> Option<Duration> {
         loop {
             let first = self.peek()?;
             if is_open(first.key) {
-                return Some(first);
+                return Some(first.at);
             }
-            self.pop(first);
+            self.pop();
             self.ended = self.ended.saturating_sub(1);
         }
     }
 
-    /// Takes the first open call if it has come to `ask_at`.
+    /// Takes the first open call if it has come to `ask_at`. Nobody is asked who is open if none
+    /// has, as in most runs.
     pub(super) fn pop_until(
         &mut self,
         now: Duration,
         is_open: impl Fn(K) -> bool,
     ) -> Option<Ask<K>> {
-        let first = self.first(is_open).filter(|ask| ask.at <= now)?;
-        self.pop(first);
-        Some(first)
-    }
-
-    fn peek(&self) -> Option<Ask<K>> {
-        let in_order = self.in_order.front().copied();
-        let other = self.others.peek().map(|Reverse(ask)| *ask);
-        in_order.into_iter().chain(other).min()
-    }
-
-    /// Takes off the one that [`peek`](Self::peek) has found.
-    fn pop(&mut self, first: Ask<K>) {
-        if self.in_order.front() == Some(&first) {
-            self.in_order.pop_front();
-        } else {
-            self.others.pop();
+        while self.peek().is_some_and(|first| first.at <= now) {
+            let first = self.pop()?;
+            if is_open(first.key) {
+                return Some(first);
+            }
+            self.ended = self.ended.saturating_sub(1);
         }
+        None
+    }
+
+    fn peek(&self) -> Option<&Ask<K>> {
+        let other = self.others.peek().map(|Reverse(other)| other);
+        match (self.in_order.front(), other) {
+            (Some(first), Some(other)) => Some(first.min(other)),
+            (first, other) => first.or(other),
+        }
+    }
+
+    /// Takes what [`peek`](Self::peek) finds.
+    fn pop(&mut self) -> Option<Ask<K>> {
+        let other = self.others.peek().map(|Reverse(other)| other);
+        let first = self.in_order.front();
+        if first.is_some_and(|first| other.is_none_or(|other| first <= other)) {
+            return self.in_order.pop_front();
+        }
+        self.others.pop().map(|Reverse(other)| other)
     }
 
     /// Walks through the calls only after as many have ended, so it costs each of them a step.
     pub(super) fn compact(&mut self, is_open: impl Fn(K) -> bool) {
         let len = self.in_order.len() + self.others.len();
-        if self.ended > len / 2 + TOLERATED {
+        if self.ended > len / 2 + TOLERATED_ENTRIES {
             self.in_order.retain(|ask| is_open(ask.key));
             self.others.retain(|Reverse(ask)| is_open(ask.key));
             self.ended = 0;
@@ -92,10 +96,10 @@ impl<K: Copy + Ord> Upcoming<K> {
 
     /// Gives back the memory of a burst that is over.
     pub(super) fn shrink(&mut self) {
-        if self.in_order.capacity() > 4 * self.in_order.len() + KEPT {
+        if self.in_order.capacity() > 4 * self.in_order.len() + KEPT_DEADLINES {
             self.in_order.shrink_to(2 * self.in_order.len());
         }
-        if self.others.capacity() > 4 * self.others.len() + KEPT {
+        if self.others.capacity() > 4 * self.others.len() + KEPT_DEADLINES {
             self.others.shrink_to(2 * self.others.len());
         }
     }
@@ -128,9 +132,9 @@ mod tests {
             upcoming.push(ask(3 - u64::from(key % 2), key));
             upcoming.note_ended();
             upcoming.compact(|key| key == 0);
-            assert!(upcoming.in_order.len() + upcoming.others.len() <= 2 * TOLERATED + 2);
+            assert!(upcoming.in_order.len() + upcoming.others.len() <= 2 * TOLERATED_ENTRIES + 2);
         }
-        assert_eq!(upcoming.first(|key| key == 0), Some(ask(1, 0)));
+        assert_eq!(upcoming.first(|key| key == 0), Some(ask(1, 0).at));
         assert_eq!(upcoming.first(|_| false), None);
     }
 
@@ -145,6 +149,6 @@ mod tests {
         assert!(places(&upcoming) >= 60_000);
         upcoming.first(|_| false);
         upcoming.shrink();
-        assert!(places(&upcoming) <= 2 * KEPT);
+        assert!(places(&upcoming) <= 2 * KEPT_DEADLINES);
     }
 }

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use super::rules::count;
 use super::{Machine, Ping};
-use crate::keepalive::state::Events;
+use crate::keepalive::events::Events;
 use crate::keepalive::verdict::FRESH;
 use crate::keepalive::{DeadReason, Look, Support, Verdict};
+use crate::wire::Flags;
 
 impl Machine {
     /// The connection begins. A client that is watched while idle asks at once whether the peer
@@ -25,8 +26,13 @@ impl Machine {
     /// write progress: a frame's own input adds what the frame says, and comes after this one.
     pub fn handle_bytes(&mut self, now: Duration) {
         let now = self.advance(now);
-        self.note_evidence(now);
-        self.settle(now);
+        if self.is_untroubled() {
+            // It only moves later what is due, and what is armed earlier than needed is right.
+            self.heard = Some(now);
+        } else {
+            self.note_evidence(now);
+            self.settle(now);
+        }
     }
 
     /// A PING was received: the peer knows it, and expects that it is asked as well.
@@ -47,7 +53,7 @@ impl Machine {
         &mut self,
         now: Duration,
         number: Option<u64>,
-        handlers_stalled: bool,
+        flags: Flags,
     ) -> Option<Duration> {
         let now = self.advance(now);
         if self.is_over() {
@@ -56,7 +62,7 @@ impl Machine {
         count(&mut self.counters.pongs_received);
         self.learn_support();
         self.pong_at = Some(now);
-        self.handlers_stalled = handlers_stalled;
+        self.pong_flags = flags.of_pong();
         // A number that was never written is a guess and answers nothing.
         let number = number.filter(|&number| number <= self.newest_written());
         self.answered = self.answered.max(number.unwrap_or_default());
@@ -80,8 +86,6 @@ impl Machine {
                 self.ping = Ping::Rest;
             }
             self.settle(now);
-        } else {
-            self.settle_time(now);
         }
     }
 
@@ -135,16 +139,18 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A call starts. Its PING, if one is wanted, goes in front of its request (RFC KA-22): poll
-    /// before writing that.
+    /// A call starts. A PING goes in front of its request if the peer was never asked (RFC KA-22), or
+    /// if nobody has watched until now and it has been silent for long: poll before writing that.
+    /// One that is due without the call waits for the turn's read.
     pub fn handle_call_started(&mut self, now: Duration) {
         let now = self.advance(now);
-        let waited_for = self.is_waited_for();
+        let watched = self.is_watched();
         self.in_flight = self.in_flight.saturating_add(1);
-        if waited_for && self.introduced {
-            self.settle_time(now);
-        } else {
-            self.introduce(now);
+        self.introduce(now);
+        if self.in_flight == 1 && self.depends_on_waiting() {
+            if !watched {
+                self.ask_if_due(now);
+            }
             self.settle(now);
         }
     }
@@ -153,9 +159,7 @@ impl Machine {
     pub fn handle_call_ended(&mut self, now: Duration) {
         let now = self.advance(now);
         self.in_flight = self.in_flight.saturating_sub(1);
-        if self.is_waited_for() {
-            self.settle_time(now);
-        } else {
+        if self.in_flight == 0 && self.depends_on_waiting() {
             self.settle(now);
         }
     }
@@ -242,16 +246,18 @@ impl Machine {
         self.settle(now);
     }
 
-    /// A turn of the driver begins. `lead` is the smallest
-    /// [`CallDeadline::lead`](crate::keepalive::CallDeadline::lead) of the calls between `ask_at`
-    /// and their deadline, if there is one.
+    /// A turn of the driver begins. Nothing is asked yet: bytes that came meanwhile lie unread.
+    /// `lead` is the smallest [`CallDeadline::lead`](crate::keepalive::CallDeadline::lead) of the
+    /// calls between `ask_at` and their deadline, if there is one.
     ///
     /// With a lead the run adds the time since the last one to what the PING that is out was waited
     /// for, a quarter of the lead at most; two runs more than half of it apart were our pause
     /// and take its round trip.
     pub fn handle_run(&mut self, now: Duration, lead: Option<Duration>) {
         let now = self.advance(now);
-        self.note_local_stall(now);
+        if self.note_local_stall(now) {
+            self.settle(now);
+        }
         if let (
             Some(lead),
             Ping::Out {
@@ -267,7 +273,6 @@ impl Machine {
             }
         }
         self.last_run = now;
-        self.settle(now);
     }
 
     /// The socket was looked at. `now` must be read before the kernel is asked: a look claims that
@@ -287,21 +292,24 @@ impl Machine {
             let waited = trial.look(seen);
             self.judge(now, DeadReason::Silent, waited);
         }
+        // Bytes that wait are life. A parked reader cannot tell old ones from new.
+        let unheard = look.drained || self.parked || !self.bytes_restart_stall();
         // Convicted just now: one death is enough.
-        let refused = look.write_refused && !self.is_convicted();
+        let refused = look.write_refused && unheard && !self.is_convicted();
         if let (true, Some(stall)) = (refused, &mut self.write_stall) {
             let waited = stall.look(seen);
             self.judge(now, DeadReason::NotReading, waited);
         }
-        self.settle(now);
-        self.rearm_after(now);
+        self.handle_due(now);
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come. Never judges: that takes a look.
+    /// The socket was read. If the time of [`poll_timeout`](Self::poll_timeout) has come and a PING
+    /// still is due, it is wanted from here on. Never judges: that takes a look.
     pub fn handle_timeout(&mut self, now: Duration) {
         let now = self.advance(now);
-        self.settle(now);
-        self.rearm_after(now);
+        if self.armed.is_some_and(|armed| armed <= now) {
+            self.handle_due(now);
+        }
     }
 
     /// A call was given this verdict.

@@ -7,13 +7,14 @@ use crate::keepalive::verdict::FRESH;
 use crate::keepalive::{
     CallDeadline, Event, Evidence, Facts, Peer, State, Support, Verdict, View, WriteFacts, judge,
 };
+use crate::wire::Flags;
 
 /// Outputs.
 impl Machine {
     /// The number of the PING to write next, once for each PING. Numbers start at 1 and grow by 1.
+    /// One that is due of itself is wanted from [`handle_timeout`](Self::handle_timeout) on.
     pub fn poll_ping(&mut self, now: Duration) -> Option<u64> {
-        let now = self.advance(now);
-        self.settle_time(now);
+        self.advance(now);
         match &mut self.ping {
             Ping::Unwritten { handed } if !*handed && !self.closed => {
                 *handed = true;
@@ -46,6 +47,9 @@ impl Machine {
 
     /// The next event. Drain after each input; undrained ones of a kind become one.
     pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() {
+            return None;
+        }
         let events = &mut self.events;
         if let Some(gap) = events.local_stall.take() {
             return Some(Event::LocalStall { gap });
@@ -75,7 +79,10 @@ impl Machine {
         let ask_at = call.ask_at();
         let fresh = |at: Option<Duration>| at.is_some_and(|at| ask_at.saturating_sub(at) <= FRESH);
         let unwritten_ping = matches!(self.ping, Ping::Unwritten { .. });
-        let waits_for_ping = unwritten_ping && self.may_send && self.support != Support::No;
+        // One that is due of itself at this very instant is nothing that the call has waited for.
+        let asked_before = self.last_ping.is_some_and(|at| at < now);
+        let waits_for_ping =
+            unwritten_ping && asked_before && self.may_send && self.support != Support::No;
         judge(&Facts {
             peer_deadline_exceeded: false,
             written: write.written && !waits_for_ping,
@@ -83,7 +90,8 @@ impl Machine {
             taken_since_asked: write.taken_since_asked,
             refused_for: self.blocked_since.map(|since| now.saturating_sub(since)),
             fresh_evidence: fresh(self.heard),
-            handlers_stalled: self.handlers_stalled && fresh(self.pong_at),
+            handlers_stalled: self.pong_flags.contains(Flags::HANDLERS_STALLED)
+                && fresh(self.pong_at),
             longest_gap: call.longest_gap(),
             lead: call.lead(),
             can_ask: self.can_ask(),
@@ -145,7 +153,7 @@ impl Machine {
                 Ping::Rest | Ping::Unwritten { .. } => None,
             },
             write_blocked_since: self.blocked_since,
-            handlers_stalled: self.handlers_stalled,
+            pong_flags: self.pong_flags,
             local_stall: self.local_stall,
             overdue: self.life == Life::Overdue,
             counters: self.counters,
@@ -189,15 +197,5 @@ impl Machine {
     #[must_use]
     pub fn may_ask(&self) -> bool {
         self.may_send && self.support != Support::No
-    }
-
-    /// Whether a call that starts now or later needs nothing of the machine at its start: no PING
-    /// in front of its request, no clock. Its caller may then write the request directly and
-    /// report the call afterwards.
-    #[must_use]
-    pub fn call_start_is_quiet(&self) -> bool {
-        let exchanged = !self.may_send || (self.introduced && self.support != Support::Unknown);
-        let begins_watch = self.settings.every.is_some() && !self.is_watched();
-        exchanged && self.blocked_since.is_none() && !begins_watch
     }
 }

@@ -12,8 +12,10 @@ impl Machine {
         self.now
     }
 
-    /// Derives from the facts what must run: called at the end of each input, and the only place
-    /// that starts a PING of its own accord, starts or stops a clock, and arms the timer.
+    /// Derives from the facts what must run: called at the end of each input that has changed some,
+    /// and the only place that starts or stops a clock, and arms the timer.
+    ///
+    /// Time alone changes none: what is due stays armed until [`handle_due`](Self::handle_due).
     pub(super) fn settle(&mut self, now: Duration) {
         if self.is_over() {
             return;
@@ -36,23 +38,18 @@ impl Machine {
             &mut self.write_stall,
             judging && self.blocked_since.is_some(),
             now,
-            self.settings.write_stall,
+            self.settings.write_stall.unwrap_or(self.settings.timeout),
         );
-        let mut asking = self.asking_due();
-        if asking.is_some_and(|due| due <= now) {
-            self.ask(now);
-            asking = self.asking_due();
-        }
         let flags = Flags {
             doubted: self.doubted,
-            handlers_stalled: self.handlers_stalled,
+            pong: self.pong_flags,
             overdue: self.life == Life::Overdue,
             write_blocked: self.blocked_since.is_some(),
             local_stall: self.local_stall,
         };
         self.events.flags_changed |= flags != self.told;
         self.told = flags;
-        let due = self.next_due(asking);
+        let due = self.next_due();
         // Earlier than needed is right: when it fires, the next one is found. Later than needed is
         // not.
         if self
@@ -61,31 +58,29 @@ impl Machine {
         {
             self.armed = due;
         }
-        self.settled = Some(now);
     }
 
-    /// The end of an input that changed nothing which [`settle`](Self::settle) looks at, other than
-    /// the time. Most inputs are such: one call of many begins or ends, at the instant of the rest.
-    pub(super) fn settle_time(&mut self, now: Duration) {
-        if self.settled != Some(now) {
-            self.settle(now);
-        }
-    }
-
-    /// After an input that does what was due, nothing is due any more; if a driver left it undone,
-    /// it is asked again a little later.
-    pub(super) fn rearm_after(&mut self, now: Duration) {
+    /// Does what is due, once the socket was read. If a driver left a look undone, it is asked again
+    /// a little later.
+    pub(super) fn handle_due(&mut self, now: Duration) {
+        self.ask_if_due(now);
+        self.settle(now);
         if self.armed.is_some_and(|armed| armed <= now) {
             self.armed = now.checked_add(BREATH);
-            self.settled = None;
         }
     }
 
-    /// The earliest of all, given when a PING is due.
-    fn next_due(&self, asking: Option<Duration>) -> Option<Duration> {
+    pub(super) fn ask_if_due(&mut self, now: Duration) {
+        if !self.is_over() && self.asking_due().is_some_and(|due| due <= now) {
+            self.ask(now);
+        }
+    }
+
+    /// The earliest of all.
+    fn next_due(&self) -> Option<Duration> {
         let trial = self.trial().and_then(Attended::due);
         let write_stall = self.write_stall.as_ref().and_then(Attended::due);
-        earlier(asking, earlier(trial, write_stall))
+        earlier(self.asking_due(), earlier(trial, write_stall))
     }
 
     /// When the peer is to be asked, for whichever reason.
@@ -150,6 +145,9 @@ impl Machine {
         self.note_local_stall(now);
         self.heard = Some(now);
         self.doubted = false;
+        if self.bytes_restart_stall() {
+            self.write_stall = None;
+        }
         // A PING that is not written yet stays: it was asked for a reason that these bytes may not
         // answer.
         if let Ping::Out { .. } = self.ping {
@@ -162,19 +160,21 @@ impl Machine {
     }
 
     /// A pause is noted at the first run after it, also when bytes are found then: the peer is
-    /// well, but the round trip would measure the pause.
-    pub(super) fn note_local_stall(&mut self, now: Duration) {
+    /// well, but the round trip would measure the pause. Returns whether there was one.
+    pub(super) fn note_local_stall(&mut self, now: Duration) -> bool {
         let trial = self.trial_mut().and_then(|trial| trial.note_gap(now));
         let write_stall = self
             .write_stall
             .as_mut()
             .and_then(|stall| stall.note_gap(now));
-        if let Some(gap) = trial.max(write_stall) {
-            count(&mut self.counters.local_stalls);
-            self.local_stall = Some(gap);
-            self.events.local_stall = Some(gap);
-            self.round_trip.spoil();
-        }
+        let Some(gap) = trial.max(write_stall) else {
+            return false;
+        };
+        count(&mut self.counters.local_stalls);
+        self.local_stall = Some(gap);
+        self.events.local_stall = Some(gap);
+        self.round_trip.spoil();
+        true
     }
 
     pub(super) fn judge(&mut self, now: Duration, reason: DeadReason, waited: Waited) {
@@ -248,6 +248,26 @@ impl Machine {
 
     pub(super) const fn is_waited_for(&self) -> bool {
         self.in_flight > 0 || self.probes > 0
+    }
+
+    /// Whether anything hangs on somebody waiting: the watch, or a PING.
+    pub(super) const fn depends_on_waiting(&self) -> bool {
+        let watch = self.settings.every.is_some() && !self.settings.while_idle;
+        let repeated = self.retry_at.is_some() && matches!(self.support, Support::Unknown);
+        watch || repeated || !matches!(self.ping, Ping::Rest)
+    }
+
+    /// Nothing is refused or doubted, and no PING is out.
+    pub(super) const fn is_untroubled(&self) -> bool {
+        let waits = matches!(self.ping, Ping::Out { .. }) || self.blocked_since.is_some();
+        let alive = matches!(self.life, Life::Alive) && !self.doubted;
+        alive && !waits && !self.closed
+    }
+
+    /// A peer that speaks is alive, and only does not read. A time that was set for that alone runs
+    /// on.
+    pub(super) const fn bytes_restart_stall(&self) -> bool {
+        self.settings.write_stall.is_none()
     }
 
     pub(super) const fn is_over(&self) -> bool {

@@ -1,0 +1,212 @@
+//! What deadlines do to calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Call, Calls, Key, Probe, StreamEnd, Waiting};
+use crate::connection::effects::{Effects, Note};
+use crate::connection::outbox::Progress;
+use crate::connection::state::{Side, State};
+use crate::connection::stream::Table;
+use crate::error::{DeadlineError, Error, LateOutcome, LateRecord};
+use crate::keepalive::{Deadlines, Expired, Verdict};
+
+impl State<Calls> {
+    /// Ends what has run out of time with the verdict on its peer, if that can be told now.
+    pub(super) fn expire(
+        &mut self,
+        now: Duration,
+        expired: Expired<Key>,
+        looked: bool,
+        effects: &mut Effects,
+    ) {
+        let progress = match expired.key {
+            Key::Stream(id) => match self.open_stream(id) {
+                Some(stream) => {
+                    let request = stream.own.request;
+                    self.outbox.progress(request)
+                }
+                None => return,
+            },
+            Key::Ticket(_) => Progress::Unsent,
+            Key::Probe(_) => Progress::Written,
+        };
+        match progress {
+            Progress::Out => self.side.undecided.push(expired),
+            Progress::Begun | Progress::Written if !looked => self.side.deadlines.defer(expired),
+            _ => self.judge(now, &expired, progress, effects),
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: Duration,
+        expired: &Expired<Key>,
+        progress: Progress,
+        effects: &mut Effects,
+    ) {
+        let mut facts = expired.write_facts(progress == Progress::Written);
+        if let (Key::Ticket(_), true) = (
+            expired.key,
+            self.outbox.bytes() < self.side.limits.outbox_bytes,
+        ) {
+            // It has waited for other calls to end. There was nothing of it to offer, and so no stall
+            // of this side.
+            (facts.offered_since_asked, facts.taken_since_asked) = (true, true);
+        }
+        let verdict = self.machine.verdict(now, &expired.deadline, facts);
+        self.machine.handle_verdict(now, verdict);
+        let mut late = self.late(now, verdict, None);
+        let stream_id = match expired.key {
+            Key::Stream(id) => {
+                late.timeout = self.streams.get(&id).and_then(|stream| stream.own.timeout);
+                Some(id)
+            }
+            Key::Ticket(ticket) => {
+                late.timeout = self
+                    .side
+                    .waiting
+                    .get(&ticket)
+                    .and_then(|waiting| waiting.call.timeout);
+                None
+            }
+            Key::Probe(ticket) => {
+                if let Some(probe) = self.close_probe(now, ticket) {
+                    late.timeout = Some(probe.budget);
+                    self.end_probe(ticket, probe, Err(Error::Deadline(Box::new(late))), effects);
+                }
+                return;
+            }
+        };
+        effects.log(Note::Late {
+            stream_id,
+            timeout: late.timeout,
+            verdict,
+            evidence: late.evidence,
+        });
+        match expired.key {
+            Key::Stream(id) => self.end_late_call(now, id, progress, late, effects),
+            Key::Ticket(ticket) | Key::Probe(ticket) => {
+                if let Some(waiting) = self.side.waiting.remove(&ticket) {
+                    let error = Error::Deadline(Box::new(late));
+                    self.side.results.insert(ticket, Err(error));
+                    self.machine.handle_call_ended(now);
+                    effects.wake(waiting.waker);
+                    // It does not keep its place.
+                    self.call_ended(effects);
+                }
+            }
+        }
+    }
+
+    fn end_late_call(
+        &mut self,
+        now: Duration,
+        id: u32,
+        progress: Progress,
+        mut late: DeadlineError,
+        effects: &mut Effects,
+    ) {
+        let Some(stream) = self.close_call(id) else {
+            return;
+        };
+        let request = stream.own.request;
+        // Of one that was not sent no answer will come.
+        let record = (progress != Progress::Unsent).then(|| LateRecord::new(stream.own.started));
+        late.late_answer = record.as_ref().map(LateRecord::answer);
+        let is_late = record.is_some();
+        stream.own.late = record;
+        effects.wake(
+            stream
+                .inbox
+                .fail(StreamEnd::Failed(Box::new(Error::Deadline(Box::new(late))))),
+        );
+        if is_late {
+            self.machine.handle_call_late(now);
+            self.side.late.insert(id);
+            if self.side.late.len() > self.side.limits.late_records {
+                self.forget_oldest_late(now, effects);
+            }
+        } else {
+            self.machine.handle_call_ended(now);
+        }
+        self.give_up_call(id, request, effects);
+        self.forget(id, effects);
+    }
+
+    /// A peer that never answers must not make the table grow.
+    fn forget_oldest_late(&mut self, now: Duration, effects: &mut Effects) {
+        let Some(id) = self.side.late.first().copied() else {
+            return;
+        };
+        if let Some(record) = self.take_late(id) {
+            self.machine.handle_late_call_ended(now);
+            effects.late(record, LateOutcome::Forgotten);
+        }
+        self.forget(id, effects);
+    }
+
+    /// What is known about the peer, as the error of a call that has run out of time.
+    pub(super) fn late(
+        &self,
+        now: Duration,
+        verdict: Verdict,
+        timeout: Option<Duration>,
+    ) -> DeadlineError {
+        DeadlineError {
+            timeout,
+            verdict,
+            evidence: self.machine.evidence(now),
+            peer: self.machine.peer(),
+            status: None,
+            late_answer: None,
+        }
+    }
+
+    /// The driver has not come in time, and a caller's own clock ends its call (law 9): the caller is
+    /// the driver's deputy for what has run out of time. That nobody looked at the socket is part of the
+    /// verdict.
+    pub(in crate::connection) fn run_for_driver(&mut self, now: Duration, effects: &mut Effects) {
+        Calls::handle_run(self, now);
+        Calls::end_unsent(self, now, effects);
+        Calls::end_late(self, now, effects);
+    }
+}
+
+/// Which calls with a deadline are open.
+pub(super) struct OpenKeys<'a> {
+    oldest: u32,
+    streams: &'a Table<Call>,
+    waiting: &'a BTreeMap<u64, Waiting>,
+    probes: &'a BTreeMap<u64, Probe>,
+}
+
+impl OpenKeys<'_> {
+    pub(super) fn contains(&self, key: Key) -> bool {
+        match key {
+            Key::Stream(id) if id < self.oldest => false,
+            Key::Stream(id) => self.streams.get(&id).is_some_and(|stream| stream.open),
+            Key::Ticket(ticket) => self.waiting.contains_key(&ticket),
+            Key::Probe(ticket) => self.probes.contains_key(&ticket),
+        }
+    }
+}
+
+impl State<Calls> {
+    pub(super) fn deadlines(&mut self) -> (&mut Deadlines<Key>, OpenKeys<'_>) {
+        let Calls {
+            oldest,
+            waiting,
+            probes,
+            deadlines,
+            ..
+        } = &mut self.side;
+        let open = OpenKeys {
+            oldest: *oldest,
+            streams: &self.streams,
+            waiting,
+            probes,
+        };
+        (deadlines, open)
+    }
+}

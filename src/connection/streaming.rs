@@ -1,0 +1,240 @@
+//! The halves of streams in the hands of users: what sends, what receives, and what holds a call.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use super::calls::Calls;
+use super::give_way::pause;
+use super::inbox::{Chunk, Received};
+use super::own_clock::OwnClock;
+use super::shared::Shared;
+use super::state::{Failure, NotSent, Side};
+use crate::hook::{Hooked, Outcome};
+use crate::keepalive::CallDeadline;
+use crate::tuning::{KEPT_BUFFER, SEND_SHARE};
+use crate::wire::Oversized;
+
+/// A client's stream that is open, held by its halves. Dropping the last of them ends the call.
+#[derive(Debug)]
+pub(crate) struct StreamGuard {
+    call: OpenCall,
+    deadline: Option<CallDeadline>,
+    /// Behind the call in the order of drops.
+    hooked: Mutex<Option<Box<Hooked>>>,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    shared: Arc<Shared<Calls>>,
+    id: u32,
+}
+
+impl StreamGuard {
+    pub(super) fn new(
+        shared: Arc<Shared<Calls>>,
+        id: u32,
+        deadline: Option<CallDeadline>,
+        hooked: Option<Box<Hooked>>,
+    ) -> Self {
+        Self {
+            call: OpenCall { shared, id },
+            deadline,
+            hooked: Mutex::new(hooked),
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared<Calls>> {
+        &self.call.shared
+    }
+
+    /// The half that sends, while fewer than `limit` bytes of the connection are unwritten.
+    pub(crate) fn outlet(&self, limit: usize) -> Outlet<Calls> {
+        Outlet::new(Arc::clone(self.shared()), self.call.id, limit)
+    }
+
+    /// The half that receives.
+    pub(crate) fn messages(&self) -> Messages<Calls> {
+        Messages::new(Arc::clone(self.shared()), self.call.id)
+    }
+
+    /// The clock of whoever waits for this call.
+    pub(crate) fn own_clock(&self) -> OwnClock {
+        OwnClock::start(self.shared(), self.deadline.as_ref())
+    }
+
+    /// How the call has ended, if it takes no messages.
+    pub(crate) fn poll_response(
+        &self,
+        cx: &Context<'_>,
+    ) -> Poll<Result<bytes::Bytes, crate::error::Error>> {
+        let id = self.call.id;
+        self.shared()
+            .with(|state, effects| state.poll_response(id, cx.waker(), effects))
+    }
+
+    /// Tells the hook how the stream has ended.
+    pub(crate) fn end(&self, outcome: Outcome<'_>) {
+        let hooked = {
+            let mut hooked = self.hooked.lock().unwrap_or_else(PoisonError::into_inner);
+            hooked.take()
+        };
+        if let Some(hooked) = hooked {
+            hooked.end(outcome);
+        }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let now = self.shared.now();
+        self.shared
+            .with(|state, effects| state.drop_call(now, self.id, effects));
+    }
+}
+
+/// Sends the messages of one stream. Not more than one at a time.
+#[derive(Debug)]
+pub(crate) struct Outlet<S: Side> {
+    shared: Arc<Shared<S>>,
+    id: u32,
+    /// Unwritten bytes on the connection at which a message waits.
+    limit: usize,
+    /// Bytes that were queued since other tasks had a turn.
+    unyielded: usize,
+    /// Where messages are encoded: small ones are copied from here.
+    encoded: Vec<u8>,
+}
+
+impl<S: Side> Outlet<S> {
+    pub(crate) fn new(shared: Arc<Shared<S>>, id: u32, limit: usize) -> Self {
+        Self {
+            shared,
+            id,
+            limit,
+            unyielded: 0,
+            encoded: Vec::new(),
+        }
+    }
+
+    /// Waits for room, encodes a message for this stream and queues it. Dropped before its end it
+    /// has sent nothing.
+    pub(crate) async fn send(
+        &mut self,
+        encode: impl Fn(u32, &mut Vec<u8>) -> Result<(), Oversized>,
+    ) -> Result<(), NotSent> {
+        if self.unyielded >= SEND_SHARE {
+            self.unyielded = 0;
+            // The driver among them.
+            pause().await;
+        }
+        // Most messages find room, and need the lock once.
+        encode(self.id, &mut self.encoded).map_err(NotSent::Oversized)?;
+        if self.queue()? {
+            return Ok(());
+        }
+        let room = Room {
+            shared: Arc::clone(&self.shared),
+            id: self.id,
+        };
+        loop {
+            // What waits is not encoded yet: it takes no memory.
+            self.encoded = Vec::new();
+            let limit = self.limit;
+            poll_fn(|cx| {
+                let waker = cx.waker();
+                room.shared
+                    .with(|state, effects| state.poll_room(room.id, limit, waker, effects))
+            })
+            .await?;
+            encode(self.id, &mut self.encoded).map_err(NotSent::Oversized)?;
+            if self.queue()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Queues what is encoded. `false` if there is no room.
+    fn queue(&mut self) -> Result<bool, NotSent> {
+        let Self {
+            shared,
+            id,
+            limit,
+            encoded,
+            ..
+        } = self;
+        let length = encoded.len();
+        let queued = shared.with(|state, effects| state.send(*id, encoded, *limit, effects))?;
+        if queued {
+            self.unyielded += length;
+        }
+        if self.encoded.capacity() > KEPT_BUFFER {
+            self.encoded = Vec::new();
+        }
+        Ok(queued)
+    }
+
+    /// Says that no message follows.
+    pub(crate) fn half_close(&mut self) {
+        self.shared
+            .with(|state, effects| state.half_close(self.id, effects));
+    }
+}
+
+/// The place of a message that waits for room. Goes whatever ends the wait.
+struct Room<S: Side> {
+    shared: Arc<Shared<S>>,
+    id: u32,
+}
+
+impl<S: Side> Drop for Room<S> {
+    fn drop(&mut self) {
+        self.shared
+            .with(|state, effects| state.leave_room(self.id, effects));
+    }
+}
+
+/// Receives the messages of one stream.
+#[derive(Debug)]
+pub(crate) struct Messages<S: Side> {
+    shared: Arc<Shared<S>>,
+    id: u32,
+    /// What was taken when the lock was last needed.
+    chunk: Chunk,
+}
+
+impl<S: Side> Messages<S> {
+    pub(crate) fn new(shared: Arc<Shared<S>>, id: u32) -> Self {
+        Self {
+            shared,
+            id,
+            chunk: Chunk::default(),
+        }
+    }
+
+    /// The next message, then what the stream failed with, if it did, then `None`.
+    pub(crate) fn poll_next(
+        &mut self,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Received<'_>, Failure<S>>>> {
+        if self.chunk.is_done() {
+            let done = std::mem::take(&mut self.chunk);
+            let taken = self
+                .shared
+                .with(|state, effects| state.poll_take(self.id, done, cx.waker(), effects));
+            match ready!(taken) {
+                Some(Ok(chunk)) => self.chunk = chunk,
+                Some(Err(failure)) => return Poll::Ready(Some(Err(failure))),
+                None => return Poll::Ready(None),
+            }
+        }
+        Poll::Ready(self.chunk.pop().map(Ok))
+    }
+}
+
+impl<S: Side> Drop for Messages<S> {
+    fn drop(&mut self) {
+        self.shared
+            .with(|state, effects| state.leave_inbox(self.id, effects));
+    }
+}

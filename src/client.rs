@@ -334,6 +334,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Bytes of all streams' messages on the connection that were received and not taken yet: at
+    /// least 1, 64 MiB by default. Beyond it the stream whose message comes fails with
+    /// [`Error::StreamOverflow`], however little of it waits; a message always fits if no other
+    /// waits. Each message counts as 64 bytes more than it has.
+    pub fn download_limit(mut self, bytes: usize) -> Self {
+        self.settings.limits.download_bytes = bytes;
+        self
+    }
+
     /// Calls this function around every call, in the caller's task: when it is first polled, and
     /// when it has its answer. See [`CallStart`]. It may add metadata, and refuse the call: that
     /// then fails with [`Error::Refused`], and nothing is sent. None by default; the last one that
@@ -398,11 +407,12 @@ impl ClientBuilder {
         self.check()?;
         let settings = self.settings;
         debug!(?settings, "a client has a connection");
-        let side = (ClientSide, Calls::new(settings.limits));
+        let limits = settings.limits;
+        let side = (ClientSide, Calls::new(limits));
         let connection = Connection::new(
             stream,
             side,
-            usize::MAX,
+            limits.download_bytes,
             &settings.keepalive,
             settings.driver_thread,
         );
@@ -432,6 +442,7 @@ impl ClientBuilder {
             ("outbox_limit", limits.outbox_bytes),
             ("call_limit", limits.calls),
             ("stream_limit", limits.stream_bytes),
+            ("download_limit", limits.download_bytes),
             ("late_limit", limits.late_records),
         ])
     }

@@ -134,6 +134,9 @@ pub struct ClientLimits {
     /// Bytes of one stream's messages that were received and not taken. Beyond it the stream fails:
     /// the reader never waits for a consumer, or everything else would wait with it.
     pub stream_bytes: usize,
+    /// The same of all streams. A server that fills each would otherwise cost a client as many times
+    /// as much as it has streams.
+    pub download_bytes: usize,
     /// Late calls that are followed until their answer comes; the oldest makes room.
     pub late_records: usize,
 }
@@ -145,6 +148,8 @@ impl Default for ClientLimits {
             outbox_bytes: 16 << 20,
             calls: 1 << 16,
             stream_bytes: STREAM_BYTES,
+            // Several consumers may be late at one time.
+            download_bytes: 4 * STREAM_BYTES,
             late_records: 1024,
         }
     }

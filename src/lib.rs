@@ -428,6 +428,7 @@
 //! | calls in flight | [`call_limit`](ClientBuilder::call_limit) | 65,536 | calls wait, within their timeouts |
 //! | those who wait for room, and probes | by their callers | | each is a future that somebody holds, and goes with it |
 //! | messages of one stream that nobody has taken | [`stream_limit`](ClientBuilder::stream_limit), [also of a server](ServerBuilder::stream_limit) | 16 MiB | that stream fails: [`Error::StreamOverflow`], RESOURCE_EXHAUSTED |
+//! | messages of all streams of a client that nobody has taken | [`download_limit`](ClientBuilder::download_limit) | 64 MiB | the stream whose message comes fails: [`Error::StreamOverflow`] |
 //! | messages of all streams that no handler has taken | [`upload_limit`](ServerBuilder::upload_limit) | 64 MiB a connection | the stream whose message comes fails: RESOURCE_EXHAUSTED |
 //! | late calls that are followed | [`late_limit`](ClientBuilder::late_limit) | 1,024 | the oldest is forgotten |
 //! | handlers that run | [`handler_limit`](ServerBuilder::handler_limit) | 1,024 a connection | requests wait |

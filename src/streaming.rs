@@ -277,8 +277,9 @@ impl<Q: ?Sized> fmt::Debug for Sender<Q> {
 /// plain end, there is `None`.
 ///
 /// Messages that are not taken wait in memory, up to
-/// [`stream_limit`](crate::ClientBuilder::stream_limit): beyond it the stream fails, and nothing
-/// else on the connection.
+/// [`stream_limit`](crate::ClientBuilder::stream_limit), and those of all streams up to
+/// [`download_limit`](crate::ClientBuilder::download_limit): beyond it the stream fails, and
+/// nothing else on the connection.
 ///
 /// Dropping it drops what was received; the requests of a bidirectional call may go on. With both
 /// halves gone the call has ended here: the peer is told that no request follows, which is all that

@@ -58,7 +58,8 @@ pub enum Error {
     StreamOverflow {
         /// What waited and what came, in bytes.
         size: usize,
-        /// [`stream_limit`](crate::ClientBuilder::stream_limit), in bytes.
+        /// [`stream_limit`](crate::ClientBuilder::stream_limit) or
+        /// [`download_limit`](crate::ClientBuilder::download_limit), whichever was met, in bytes.
         limit: usize,
     },
     /// The stream has ended, so nothing was sent. How it ended is told by the call's other half.

@@ -1,8 +1,8 @@
 //! What waits in a client.
 
 use tokio::time::timeout;
-use ttrpc_keepalive::wire::MessageType;
-use ttrpc_keepalive::{Client, LateOutcome};
+use ttrpc_keepalive::wire::{Flags, MessageType};
+use ttrpc_keepalive::{Client, Error, LateOutcome};
 
 use super::support::*;
 use super::{MIB, client};
@@ -67,6 +67,45 @@ async fn with_65_536_calls_in_flight_the_next_one_waits_within_its_timeout() {
     let (id, _) = peer.request().await;
     peer.respond(id).await;
     next.await.unwrap().unwrap();
+}
+
+// row: messages of all streams of a client that nobody has taken
+#[tokio::test(start_paused = true)]
+async fn at_64_mib_of_messages_of_all_streams_the_one_whose_message_comes_fails() {
+    let (client, mut peer) = client(64 << 10);
+    let mut receivers = Vec::new();
+    let message = vec![0; MIB];
+    // With the 64 bytes beside each message 63 fit.
+    for number in 0..63 {
+        if number % 9 == 0 {
+            let call = client.server_stream_bytes(SERVICE, "Down", b"");
+            receivers.push(call.await.unwrap());
+            peer.request().await;
+        }
+        peer.data(number / 9 * 2 + 1, Flags::NONE, &message).await;
+    }
+    peer.data(5, Flags::NONE, &message).await;
+    peer.silence(secs(1)).await;
+    for _ in 0..9 {
+        receivers[2].next().await.unwrap().unwrap();
+    }
+    let error = receivers[2].next().await.unwrap().unwrap_err();
+    let Error::StreamOverflow { size, limit } = error else {
+        panic!("{error}")
+    };
+    assert_eq!((size, limit), (64 * (MIB + 64), 64 * MIB));
+    // What was taken, and what was dropped unread, makes room for the others.
+    drop(receivers.remove(1));
+    for stream in [1, 7, 9, 11, 13] {
+        peer.data(stream, Flags::NONE, &message).await;
+        peer.data(stream, Flags::NONE, &message).await;
+    }
+    peer.silence(secs(1)).await;
+    for number in [0, 5] {
+        for _ in 0..11 {
+            receivers[number].next().await.unwrap().unwrap();
+        }
+    }
 }
 
 // row: those who wait for room, and probes

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod connection;
 pub mod decoder;
 pub mod machine;
 pub mod server;

@@ -20,6 +20,11 @@ fn replay(target: &str, check: fn(&[u8])) {
 }
 
 #[test]
+fn connection() {
+    replay("connection", ttrpc_keepalive_fuzz::connection::check);
+}
+
+#[test]
 fn decoder() {
     replay("decoder", ttrpc_keepalive_fuzz::decoder::check);
 }

@@ -95,12 +95,12 @@ pub(super) struct Opening {
     pub(super) started: Duration,
     pub(super) timeout: Option<Duration>,
     pub(super) deadline: Option<CallDeadline>,
-    /// Those of its request.
+    /// The flags of its request.
     pub(super) flags: Flags,
     pub(super) takes_messages: bool,
 }
 
-/// What a call is known by.
+/// The name of a call or a probe among the deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     /// It was queued, under this id.
@@ -110,7 +110,7 @@ pub(super) enum Key {
     Probe(u64),
 }
 
-/// What ended a call, other than the plain end of its messages.
+/// The end of a call, other than the plain end of its messages.
 #[derive(Debug)]
 pub(crate) enum StreamEnd {
     /// A RESPONSE, with this envelope. It is decoded by the caller.

@@ -44,7 +44,7 @@ pub(crate) struct Driver<S: SideDriver> {
     writing: Writing,
     side: S,
     shared: Arc<Shared<S::Side>>,
-    /// What was read and is not applied yet. Kept so that the next one takes no memory.
+    /// Frames read and not applied yet. Kept so that the next one takes no memory.
     arrived: Vec<Incoming<<S::Side as Side>::Input>>,
     effects: Effects,
     timer: Pin<Box<Sleep>>,
@@ -63,12 +63,12 @@ pub(crate) struct Driver<S: SideDriver> {
     rest_until: Duration,
     /// Since when nothing can be written.
     failed_since: Option<Duration>,
-    /// What watchers were told last.
+    /// The state last told to watchers.
     shown: Shown,
     ended: bool,
 }
 
-/// What a turn wants next.
+/// The driver's next step after a turn.
 enum Next {
     Turn,
     Sleep,
@@ -162,7 +162,7 @@ impl<S: SideDriver> Driver<S> {
         if ping {
             wrote_all &= self.write(cx);
         }
-        // What ended parking may have been written after this turn's read.
+        // The write that ended parking may have been written after this turn's read.
         let resumed = reading == Reading::Parked && !self.park();
         let goes_on = resumed || self.writing.has_failed() || !wrote_all;
         self.sleep(cx, None, goes_on, reading != Reading::More)
@@ -272,7 +272,7 @@ impl<S: SideDriver> Driver<S> {
     }
 
     fn arm(&mut self, cx: &mut Context<'_>, at: Duration) {
-        // What cannot be represented is never due.
+        // A time too far to be represented is never due.
         if let Some(instant) = self.shared.clock().instant(at) {
             self.timer.as_mut().reset(instant);
         }

@@ -1,4 +1,4 @@
-//! What a verb of the state leaves to do when its lock is free again.
+//! The work that a verb of the state leaves for when its lock is free again.
 //!
 //! The invariant: no waker is called, nothing is logged and no large memory given back under the lock
 //! (law 2), and nothing of it is forgotten: the lock is reached only where these are carried out

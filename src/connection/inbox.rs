@@ -1,4 +1,4 @@
-//! What has come on one stream and was not taken, and who waits for it.
+//! Messages received on one stream and not taken, and the receiver that waits for them.
 //!
 //! The driver puts messages in, in the order in which it reads, and never waits; the receiver takes
 //! them out. What is in here is delivered before the end that follows it, be it an error.
@@ -33,7 +33,7 @@ impl Deref for Received<'_> {
     }
 }
 
-/// What a receiver takes at one time.
+/// The messages that a receiver takes at one time.
 #[derive(Debug)]
 pub(super) enum Chunk {
     Own(Bytes),
@@ -122,7 +122,7 @@ impl ByteLimit {
     }
 }
 
-/// What has come on one stream. `E` is what it may fail with.
+/// Messages received on one stream. `E` is its failure.
 #[derive(Debug)]
 pub(crate) struct Inbox<E> {
     /// `None` where no messages come, which most streams are.
@@ -139,7 +139,7 @@ struct Messages {
     spare: Joined,
 }
 
-/// What follows the messages that are here.
+/// The end behind the messages that are here.
 #[derive(Debug)]
 enum End<E> {
     /// More messages.

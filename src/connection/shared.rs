@@ -17,7 +17,7 @@ use crate::liveness::{Liveness, Publisher, Snapshot, Source};
 use crate::panics::catch;
 use crate::transport::PeerCredentials;
 
-/// What the handles and the driver of one connection share.
+/// Shared by the handles and the driver of one connection.
 pub(crate) struct Shared<S: Side> {
     state: Mutex<State<S>>,
     publisher: Publisher,
@@ -90,7 +90,7 @@ impl<S: Side> Shared<S> {
         self.publisher.liveness_of(source)
     }
 
-    /// What is known now, read from the state (law 8).
+    /// The snapshot of this instant, read from the state (law 8).
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now = self.now();
         let (view, traffic, end) = {

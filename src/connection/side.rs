@@ -1,4 +1,4 @@
-//! What the driver of one side does with what the state has taken, outside of the lock.
+//! The driver's part that differs between the sides, outside of the lock.
 
 use std::sync::Arc;
 use std::time::Duration;

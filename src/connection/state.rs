@@ -25,9 +25,9 @@ use crate::liveness::Traffic;
 use crate::transport::Shortcut;
 use crate::wire::Header;
 
-/// What is particular to one side of a connection: the calls of a client, the requests of a server.
+/// The part of a state that differs between the sides: the calls of a client, the requests of a server.
 pub(crate) trait Side: fmt::Debug + Send + Sized + 'static {
-    /// What this side keeps of a stream beside its halves.
+    /// The record that this side keeps of a stream beside its halves.
     type Stream: StreamRecord;
     /// A REQUEST or RESPONSE, taken apart before the lock.
     type Input: Send;
@@ -125,7 +125,7 @@ pub(crate) trait Side: fmt::Debug + Send + Sized + 'static {
     fn end(state: &mut State<Self>, end: &ConnectionError, effects: &mut Effects);
 }
 
-/// What the messages of a stream may fail with.
+/// The failure of a stream's messages.
 pub(crate) type Failure<S> = <<S as Side>::Stream as StreamRecord>::Failure;
 
 /// The state of one connection.
@@ -143,7 +143,7 @@ pub(crate) struct State<S: Side> {
     /// somebody holds, and goes with it.
     senders: BTreeMap<u64, Option<Waker>>,
     newest_ticket: u64,
-    /// What waits in the queues of all streams.
+    /// Messages in the queues of all streams.
     pub(super) received: ByteLimit,
     driver: DriverState,
     /// How the driver is called.
@@ -186,7 +186,7 @@ pub(crate) enum Closing {
     Now,
 }
 
-/// What a driver that wants to sleep does.
+/// The answer to a driver that wants to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     Sleep,
@@ -198,7 +198,7 @@ pub(super) enum Rest {
     End,
 }
 
-/// What a turn begins with.
+/// The answer to a driver that begins a turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TurnStart {
     /// The driver has another waker than before.
@@ -207,7 +207,7 @@ pub(super) struct TurnStart {
     pub(super) acts: bool,
 }
 
-/// What is left after a write.
+/// The work left after a write.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Remainder {
     pub(super) frames: bool,
@@ -215,7 +215,7 @@ pub(super) struct Remainder {
     pub(super) ping: bool,
 }
 
-/// What the driver knows of its stream when it wants to sleep.
+/// The driver's knowledge of its stream when it wants to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SleepRequest {
     /// When the timer fires.

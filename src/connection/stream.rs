@@ -6,9 +6,9 @@ use std::hash::{BuildHasher, Hasher};
 
 use super::inbox::Inbox;
 
-/// What one side keeps of a stream beside its halves.
+/// The record that one side keeps of a stream beside its halves.
 pub(crate) trait StreamRecord: fmt::Debug + Send + 'static {
-    /// What the messages of a stream may fail with.
+    /// The failure of the stream's messages.
     type Failure: fmt::Debug + Send;
 
     /// Whether a stream that has ended is kept for this.

@@ -1,4 +1,4 @@
-//! What a server is made of: its methods and its settings.
+//! The builder of a server: its methods and its settings.
 
 use std::collections::HashMap;
 use std::future::Future;

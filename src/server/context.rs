@@ -1,4 +1,4 @@
-//! What a handler sees of its call.
+//! A handler's view of its call.
 
 use std::fmt;
 use std::sync::Arc;

@@ -54,7 +54,7 @@ pub(super) fn start(
         First::Task => drop(handlers.spawn(Box::pin(handler))),
         First::Driver => {
             let mut handler = Box::pin(handler);
-            // Whoever wakes it meanwhile need not be heard: its task polls it once more in any case.
+            // A wake meanwhile need not be heard: its task polls it once more in any case.
             let mut cx = Context::from_waker(Waker::noop());
             // A panic costs its call, which was answered as the responder was dropped.
             if let Some(Poll::Pending) = catch(|| handler.as_mut().poll(&mut cx)) {

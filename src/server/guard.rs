@@ -1,4 +1,4 @@
-//! What happens around a handler: before it begins, and while it runs under a clock.
+//! The guard around a handler: before it begins, and while it runs under a clock.
 //!
 //! The clock of a method is the handler's own task's, and runs whatever the driver does (law 9).
 //!
@@ -166,7 +166,7 @@ impl Guard {
     }
 }
 
-/// What cannot be represented is never due.
+/// A time too far to be represented is never due.
 async fn wait_until(due: Option<Instant>) {
     match due {
         // A handler for which something is always ready uses up the budget of the task at each

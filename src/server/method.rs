@@ -1,4 +1,4 @@
-//! What is known of a method beside the code that handles it.
+//! The record of a method beside the code that handles it.
 
 use std::sync::Arc;
 

@@ -172,7 +172,7 @@ impl Grant for Shared<OpenRequests> {
     }
 }
 
-/// What handlers do.
+/// Verbs for handlers.
 impl State<OpenRequests> {
     /// Answers a unary call. Its handler has ended, unless it `runs_on` behind an early answer.
     pub(super) fn respond(
@@ -254,7 +254,7 @@ impl State<OpenRequests> {
     }
 }
 
-/// What frames do to requests.
+/// Verbs for frames.
 impl State<OpenRequests> {
     fn take_request(
         &mut self,

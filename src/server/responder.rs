@@ -19,7 +19,7 @@ pub(super) struct Responder {
     shared: Arc<Shared<OpenRequests>>,
     stream_id: u32,
     duty: Duty,
-    /// Who is told of the outcome.
+    /// The hook to be told of the outcome.
     hooked: Option<Box<Hooked>>,
     _permits: Permits,
 }
@@ -32,7 +32,7 @@ pub(super) struct Permits {
     pub(super) _call: Option<CallPermit>,
 }
 
-/// What is owed on a stream.
+/// The answer owed on a stream.
 #[derive(Clone, Copy)]
 pub(super) enum Duty {
     /// One response.

@@ -234,7 +234,7 @@ impl<S: Send + Sync + 'static> Service<S> {
     }
 }
 
-/// What a server takes of a service.
+/// The parts of a service that a server takes.
 pub(super) struct Parts {
     pub(super) name: String,
     pub(super) methods: Vec<(String, Handler)>,

@@ -1,4 +1,4 @@
-//! What all connections and calls of one server share.
+//! Shared by all connections and calls of one server.
 
 use std::sync::Arc;
 

@@ -221,7 +221,7 @@ impl Transport for Socket {
     }
 }
 
-/// What the driver and the handles that write by themselves share.
+/// Shared by the driver and the handles that write by themselves.
 #[derive(Debug)]
 struct Descriptor {
     /// A socket of any family: it is asked only what all of them can do.

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::tuning::{SOCKET_FILE_CLAIMS, SOCKET_FILE_START};
 use tokio::net::UnixStream;
 
-/// What tells a file from every other one that exists.
+/// The identity of a file among all that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,

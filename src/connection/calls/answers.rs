@@ -1,4 +1,4 @@
-//! What frames do to calls.
+//! Calls end by frames: responses, data, and what breaks a call.
 
 use std::time::Duration;
 

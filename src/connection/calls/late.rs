@@ -1,4 +1,4 @@
-//! What deadlines do to calls.
+//! Calls end by deadlines: verdicts, and records of late calls.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl State<Calls> {
         self.forget(id, effects);
     }
 
-    /// What is known about the peer, as the error of a call that has run out of time.
+    /// The error of a call that has run out of time, with all that is known about the peer.
     pub(super) fn late(
         &self,
         now: Duration,

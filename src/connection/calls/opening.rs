@@ -1,4 +1,4 @@
-//! What futures of calls do: begin, wait for room, take the response, give up.
+//! Verbs for futures of calls: begin, wait for room, take the response, give up.
 
 use std::mem;
 use std::task::{Poll, Waker, ready};

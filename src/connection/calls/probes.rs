@@ -1,4 +1,4 @@
-//! What futures of probes do: ask for a PING, and wait for its PONG.
+//! Verbs for futures of probes: ask for a PING, and wait for its PONG.
 
 use std::task::{Poll, Waker};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a turn takes from the stream, and how much of it.
+//! The part of a turn that reads from the stream, and how much it reads.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -82,7 +82,7 @@ impl<S: SideDriver> Driver<S> {
                 }
             }
         };
-        // What came before bytes that are not ttrpc is for somebody all the same.
+        // Frames in front of bytes that are not ttrpc are delivered all the same.
         self.apply(has_read);
         taken
     }

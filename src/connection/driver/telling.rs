@@ -1,4 +1,4 @@
-//! What the driver tells: the state to watchers, the end to everybody, transitions to the log.
+//! The part of a turn that tells: the state to watchers, the end to everybody, transitions to the log.
 
 use std::mem;
 
@@ -86,7 +86,7 @@ impl<S: SideDriver> Driver<S> {
     }
 }
 
-/// What has happened, which is nothing in most turns: no memory is taken then.
+/// The events of a turn. Most turns have none, and take no memory then.
 fn events(machine: &mut Machine) -> Vec<Event> {
     std::iter::from_fn(|| machine.poll_event()).collect()
 }

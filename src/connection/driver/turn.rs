@@ -1,4 +1,4 @@
-//! What a turn of the driver works with.
+//! The values that a turn of the driver passes on.
 
 use std::io;
 use std::ops::Range;
@@ -31,7 +31,7 @@ pub(super) enum Incoming<I> {
     Oversized(Header),
 }
 
-/// What came of asking the kernel.
+/// The answer of the kernel to a look.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LookResult {
     /// It holds nothing more that was there when the look was due.

@@ -18,7 +18,7 @@ impl<S: SideDriver> Driver<S> {
                 return true;
             }
             let Some(batch) = self.begin_write() else {
-                // What was refused has been taken back: nothing is left that could be blocked.
+                // The refused frames have been taken back: nothing is left that could be blocked.
                 if self.writing.blocked == Some(By::Write) {
                     self.withdraw();
                 }
@@ -42,7 +42,7 @@ impl<S: SideDriver> Driver<S> {
                 Err(Some(error)) => self.fail(error),
             }
             let blocked = self.writing.blocked == Some(By::Write);
-            // What follows the PING may take long.
+            // The frames behind the PING may take long.
             if left.ping || !left.frames {
                 self.flush(cx);
             }

@@ -1,4 +1,4 @@
-//! What both sides do with their streams.
+//! Verbs for streams, the same on both sides.
 
 use std::mem;
 use std::task::{Poll, Waker};

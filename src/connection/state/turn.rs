@@ -137,7 +137,7 @@ impl<S: Side> State<S> {
         let rules = self.machine.poll_timeout();
         let next = [rules, S::next_run(self)].into_iter().flatten().min();
         let next = next.map(|next| next.max(io.rest_until));
-        // What is due waits for the look that goes on.
+        // A deadline that is due waits for the look that goes on.
         let next = next.filter(|next| io.looks_since.is_none_or(|since| *next > since));
         // The timer is set earlier but never later: a deadline that moves away costs one turn that
         // finds nothing, instead of a timer operation for each frame.

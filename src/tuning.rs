@@ -15,6 +15,23 @@ pub(crate) const TURN_BYTES: usize = 256 << 10;
 /// one write.
 pub(crate) const TURN_FRAMES: usize = BATCH_FRAMES;
 
+/// Requests or responses taken in one turn where the peer works beside: a quarter of sixteen. With
+/// halves each side waits for the other after every one of them.
+pub(crate) const SHARE_FEW: u32 = 4;
+
+/// Frames after which both ways are timed for the first time.
+pub(crate) const SHARE_FIRST_TRIAL: u32 = 4096;
+
+/// The same at most, where the distance has doubled at each trial: what has been learned may become
+/// wrong when a process moves to another core. A trial's cost stays at one or two percent.
+pub(crate) const SHARE_LAST_TRIAL: u32 = 32_768;
+
+/// Frames for which each way is timed: a millisecond or two.
+pub(crate) const SHARE_WINDOW: u32 = 512;
+
+/// A frame must take less by this part of it, a seventh: a turn that takes few costs more.
+pub(crate) const SHARE_GAIN: u32 = 7;
+
 /// Turns before a look is over although there still is something to read. What the kernel held when
 /// the look was due has been read by then; a peer that sends without end would otherwise keep every
 /// deadline from being seen, and so would a transport whose reads do not find what its looks do.

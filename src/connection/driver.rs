@@ -15,11 +15,13 @@ use tokio::time::Sleep;
 
 mod extra_turn;
 mod reading;
+mod share;
 mod telling;
 mod turn;
 mod writing;
 
 use self::extra_turn::ExtraTurn;
+use self::share::Share;
 use self::turn::{Incoming, LookResult, Reading, Writing};
 use super::effects::Effects;
 use super::give_way::give_way;
@@ -53,6 +55,7 @@ pub(crate) struct Driver<S: SideDriver> {
     now: Duration,
     /// Frames that this turn has taken.
     frames: usize,
+    share: Share,
     /// Whether something is to be judged that needs a look.
     look_due: bool,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
@@ -94,6 +97,7 @@ impl<S: SideDriver> Driver<S> {
             armed: None,
             now: Duration::ZERO,
             frames: 0,
+            share: Share::default(),
             look_due: false,
             extra_turn: None,
             yields: 0,
@@ -112,6 +116,7 @@ impl<S: SideDriver> Driver<S> {
         let now = self.shared.now();
         self.now = now;
         self.frames = 0;
+        self.share.begin_turn(now);
         let (begun, closing) = {
             let mut state = self.shared.lock();
             let begun = state.begin_turn(now, cx.waker(), &mut self.effects);

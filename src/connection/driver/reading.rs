@@ -73,10 +73,14 @@ impl<S: SideDriver> Driver<S> {
                 Err(error) => break Err(error),
             }
             self.frames += 1;
-            if self.frames >= TURN_FRAMES {
+            let is_call = matches!(self.arrived.last(), Some(Incoming::Input(_)));
+            let enough = is_call && self.share.take();
+            if enough || self.frames >= TURN_FRAMES {
                 if !all && self.reader.may_pause() {
                     break Ok(false);
                 }
+            }
+            if self.frames >= TURN_FRAMES {
                 if self.arrived.len() >= TURN_FRAMES {
                     self.apply(has_read);
                 }

@@ -44,7 +44,8 @@ fn wedged() -> Server {
 // A1: what ttrpc#203 asks for.
 #[tokio::test(start_paused = true)]
 async fn two_idle_ends_keep_each_other_alive_and_a_frozen_one_is_found() {
-    let server = echo().keepalive(watch(200, 500)).build().unwrap();
+    // Only the frozen end's stream stands still, not its clock: it must not be the first to convict.
+    let server = echo().keepalive(watch(200, 600)).build().unwrap();
     let client = Client::builder().keepalive(watch(200, 500));
     let (client, freezer) = pair(server, client, 64 << 10);
     sleep(secs(5)).await;

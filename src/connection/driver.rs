@@ -58,6 +58,8 @@ pub(crate) struct Driver<S: SideDriver> {
     share: Share,
     /// Whether something is to be judged that needs a look.
     look_due: bool,
+    /// Whether reading waits until the peer takes what it is owed.
+    parks: bool,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     extra_turn: Option<Arc<ExtraTurn>>,
     /// How many such turns have passed since the look was due.
@@ -99,6 +101,7 @@ impl<S: SideDriver> Driver<S> {
             frames: 0,
             share: Share::default(),
             look_due: false,
+            parks: false,
             extra_turn: None,
             yields: 0,
             rest_until: Duration::ZERO,
@@ -121,6 +124,7 @@ impl<S: SideDriver> Driver<S> {
             let mut state = self.shared.lock();
             let begun = state.begin_turn(now, cx.waker(), &mut self.effects);
             self.look_due = state.look_due(now);
+            self.parks = !self.writing.has_failed() && state.park(now, &mut self.effects);
             (begun, state.closing())
         };
         self.effects.run();
@@ -147,7 +151,7 @@ impl<S: SideDriver> Driver<S> {
                 return Err(error);
             }
         }
-        let mut wrote_all = self.write(cx);
+        let wrote_all = self.write(cx);
 
         if self.look_due {
             match self.look(cx, reading) {
@@ -163,10 +167,6 @@ impl<S: SideDriver> Driver<S> {
             }
         }
         self.yields = 0;
-        let ping = self.shared.lock().settle(now);
-        if ping {
-            wrote_all &= self.write(cx);
-        }
         // The write that ended parking may have been written after this turn's read.
         let resumed = reading == Reading::Parked && !self.park();
         let goes_on = resumed || self.writing.has_failed() || !wrote_all;
@@ -262,8 +262,9 @@ impl<S: SideDriver> Driver<S> {
                 has_read_all,
                 alone: self.frames <= 1,
             };
+            let now = self.now;
             let (rest, starts) =
-                self.tell_and(|state, _| (state.sleep(&io), S::Side::has_starts(state)))?;
+                self.tell_and(|state, _| (state.sleep(now, &io), S::Side::has_starts(state)))?;
             if starts {
                 self.side.start(&self.shared);
             }

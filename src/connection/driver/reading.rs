@@ -27,7 +27,7 @@ impl<S: SideDriver> Driver<S> {
             return Ok(Reading::More);
         }
         for _ in 0..TURN_STEPS {
-            if self.park() {
+            if self.parks {
                 return Ok(Reading::Parked);
             }
             if share == 0 {
@@ -155,6 +155,7 @@ impl<S: SideDriver> Driver<S> {
                 }
             }
             self.look_due = state.look_due(now);
+            self.parks = !self.writing.has_failed() && state.park(now, effects);
             S::Side::has_starts(&state)
         };
         self.effects.run();

@@ -93,14 +93,14 @@ impl<S: Side> State<S> {
         })
     }
 
-    /// Nothing more is looked for in this turn. Tells the rules that deadlines were seen, and asks for
-    /// the PING that one of them wants. Returns whether there is one to write.
-    pub(in crate::connection) fn settle(&mut self, now: Duration) -> bool {
+    /// Nothing more is looked for in this turn. Tells the rules that deadlines were seen, and queues the
+    /// PING that one of them wants.
+    fn settle(&mut self, now: Duration) {
         self.machine.handle_timeout(now);
         if let Some(wanted) = self.side.poll_wish() {
             self.machine.handle_ping_wish(now, wanted);
         }
-        self.queue_ping(now)
+        self.queue_ping(now);
     }
 
     pub(in crate::connection) fn handle_look(&mut self, now: Duration, look: Look) {
@@ -120,7 +120,10 @@ impl<S: Side> State<S> {
     }
 
     /// The driver wants to sleep. All that it must act on is read here, under the lock (law 4).
-    pub(in crate::connection) fn sleep(&mut self, io: &SleepRequest) -> Rest {
+    pub(in crate::connection) fn sleep(&mut self, now: Duration, io: &SleepRequest) -> Rest {
+        if io.looks_since.is_none() {
+            self.settle(now);
+        }
         self.shrink();
         if self.closing == Closing::Now || self.is_drained(io) {
             return Rest::End;

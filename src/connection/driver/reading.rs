@@ -74,16 +74,12 @@ impl<S: SideDriver> Driver<S> {
             }
             self.frames += 1;
             let is_call = matches!(self.arrived.last(), Some(Incoming::Input(_)));
-            let enough = is_call && self.share.take();
-            if enough || self.frames >= TURN_FRAMES {
-                if !all && self.reader.may_pause() {
-                    break Ok(false);
-                }
+            let enough = (is_call && self.share.take()) || self.frames >= TURN_FRAMES;
+            if enough && !all && self.reader.may_pause() {
+                break Ok(false);
             }
-            if self.frames >= TURN_FRAMES {
-                if self.arrived.len() >= TURN_FRAMES {
-                    self.apply(has_read);
-                }
+            if self.arrived.len() >= TURN_FRAMES {
+                self.apply(has_read);
             }
         };
         // Frames in front of bytes that are not ttrpc are delivered all the same.

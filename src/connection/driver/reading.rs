@@ -157,6 +157,8 @@ impl<S: SideDriver> Driver<S> {
         self.effects.run();
         if starts {
             self.side.start(&self.shared);
+            // What was handled at once is owed already.
+            self.parks = self.park();
         }
     }
 }

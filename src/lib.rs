@@ -457,8 +457,9 @@
 //!
 //! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,
 //! both without I/O and without a clock, for whoever builds something else of them. [`transport`]
-//! is what a connection runs over. The protocol is specified in [`rfc`], which is `RFC.md`; the
-//! code cites its clauses by their ids (`RFC KA-14`).
+//! is what a connection runs over. PING and PONG are specified in [`rfc`], which is `RFC.md`; what
+//! ttrpc is otherwise in [`rfc::ttrpc_as_it_is`], and how a peer is judged in [`rfc::judging`]. The
+//! code cites their rules and sections by their ids (`RFC KA-14`, `J-7`).
 //!
 //! [ttrpc]: https://github.com/containerd/ttrpc
 
@@ -480,7 +481,12 @@ mod liveness;
 mod panics;
 #[cfg(doc)]
 #[doc = include_str!("../RFC.md")]
-pub mod rfc {}
+pub mod rfc {
+    #[doc = include_str!("../docs/judging.md")]
+    pub mod judging {}
+    #[doc = include_str!("../docs/ttrpc-as-it-is.md")]
+    pub mod ttrpc_as_it_is {}
+}
 mod seed;
 mod server;
 pub mod status;

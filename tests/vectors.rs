@@ -290,17 +290,32 @@ fn an_empty_response_frame_is_an_empty_message() {
 }
 
 #[test]
-fn every_rule_that_is_cited_exists() {
+fn every_rule_and_section_that_is_cited_exists() {
     let rules = rules();
     for vector in vectors() {
         for rule in &vector.rules {
             assert!(rules.contains(rule), "{}: {rule}", vector.name);
         }
     }
-    for source in sources(&["src", "tests", "fuzz", "layer"]) {
+    let sections = sections();
+    for source in sources(&["src", "tests", "fuzz", "layer", "interop"]) {
         for rule in cited(&source.text) {
             assert!(rules.contains(&rule), "{}: {rule}", source.path.display());
         }
+        for section in ids(&source.text, "J-") {
+            let path = source.path.display();
+            assert!(sections.contains(&section), "{path}: {section}");
+        }
+    }
+    for section in ids(include_str!("../RFC.md"), "J-") {
+        assert!(sections.contains(&section), "RFC.md: {section}");
+    }
+    let texts = [
+        include_str!("../docs/judging.md"),
+        include_str!("../RFC.md"),
+    ];
+    for rule in texts.iter().flat_map(|text| cited(text)) {
+        assert!(rules.contains(&rule), "{rule}");
     }
 }
 
@@ -328,26 +343,43 @@ fn every_rule_is_cited_where_it_is_kept_and_where_it_is_tested() {
     assert_eq!(missing(&tested), [""; 0], "not cited in a test");
 }
 
-/// The ids of all rules of the RFC.
+/// The ids of all rules, whichever of the two texts has them. Each has one place.
 fn rules() -> BTreeSet<String> {
-    let rules: BTreeSet<String> = include_str!("../RFC.md")
-        .split("**")
-        .filter(|part| part.starts_with("KA-") && part[3..].parse::<u16>().is_ok())
-        .map(str::to_owned)
-        .collect();
+    let texts = [
+        include_str!("../RFC.md"),
+        include_str!("../docs/ttrpc-as-it-is.md"),
+    ];
+    let mut rules = BTreeSet::new();
+    for part in texts.iter().flat_map(|text| text.split("**")) {
+        if part.starts_with("KA-") && part[3..].parse::<u16>().is_ok() {
+            assert!(rules.insert(part.to_owned()), "{part} stands twice");
+        }
+    }
     assert!(!rules.is_empty());
     rules
 }
 
+/// The sections of the text on judging.
+fn sections() -> BTreeSet<String> {
+    let text = include_str!("../docs/judging.md");
+    let headings = text.lines().filter_map(|line| line.strip_prefix("## J-"));
+    let numbers = headings.filter_map(|heading| heading.split(' ').next());
+    numbers.map(|number| format!("J-{number}")).collect()
+}
+
 /// The rules that a text names.
 fn cited(text: &str) -> impl Iterator<Item = String> + '_ {
-    let numbers = text.split("KA-").skip(1).map(|behind| {
+    ids(text, "KA-")
+}
+
+fn ids<'a>(text: &'a str, letters: &'a str) -> impl Iterator<Item = String> + 'a {
+    let numbers = text.split(letters).skip(1).map(|behind| {
         let end = behind.find(|letter: char| !letter.is_ascii_digit());
         &behind[..end.unwrap_or(behind.len())]
     });
     numbers
         .filter(|number| !number.is_empty())
-        .map(|number| format!("KA-{number}"))
+        .map(move |number| format!("{letters}{number}"))
 }
 
 struct Source {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+/// RFC KA-51.
 const INTERVAL_FLOOR: Duration = Duration::from_millis(10);
 const TIMEOUT_FLOOR: Duration = Duration::from_millis(20);
 const LEAD_FLOOR: Duration = Duration::from_millis(1);
@@ -306,6 +307,7 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    // RFC KA-51
     #[test]
     fn values_out_of_range_are_named_with_their_bounds() {
         let every = || Keepalive::every(ms(1000));

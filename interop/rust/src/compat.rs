@@ -26,6 +26,8 @@ const MANY: usize = 20;
 struct Peer {
     name: &'static str,
     version: &'static str,
+    /// What was done to it.
+    but: &'static str,
     program: &'static str,
     options: &'static [&'static str],
     /// Whether it has streams.
@@ -38,6 +40,7 @@ const fn peer(name: &'static str, version: &'static str, program: &'static str) 
     Peer {
         name,
         version,
+        but: "",
         program,
         options: &[],
         streams: true,
@@ -58,26 +61,28 @@ const PEERS: &[Peer] = &[
     peer("containerd/ttrpc", "1.2.2", "interop/go/peer-1.2.2"),
     peer("containerd/ttrpc", "1.2.5", "interop/go/peer-1.2.5"),
     peer("containerd/ttrpc", "1.2.10", "interop/go/peer-1.2.10"),
-    peer("ttrpc-rust, async", "0.8.4", "debug/peer-ttrpc-rust-0-8"),
-    peer("ttrpc-rust, async", "0.9.0", "debug/peer-ttrpc-rust-0-9"),
-    peer("ttrpc-rust, async", "0.10.0", "debug/peer-ttrpc-rust-0-10"),
+    peer("ttrpc-rust", "0.8.4", "debug/peer-ttrpc-rust-0-8"),
+    peer("ttrpc-rust", "0.9.0", "debug/peer-ttrpc-rust-0-9"),
+    peer("ttrpc-rust", "0.10.0", "debug/peer-ttrpc-rust-0-10"),
     peer("trapeze", "0.7.6", "debug/peer-trapeze-0-7"),
     // For comparison, and to see that the measurement can say something else.
     Peer {
+        but: ", wrapped",
         options: &["-idle", "10s"],
-        ..peer(
-            "containerd/ttrpc wrapped by `interop/go/keepalive`",
-            "1.2.10",
-            "interop/go/peer-1.2.10",
-        )
+        ..peer("containerd/ttrpc", "1.2.10", "interop/go/peer-1.2.10")
     },
     Peer {
         calls: false,
-        ..peer("ttrpc-keepalive, this repository", "0.1", "debug/interop")
+        ..peer("this repository", "0.1", "debug/interop")
     },
 ];
 
 impl Peer {
+    /// What the first column says of it.
+    fn label(&self) -> String {
+        format!("{} {}{}", self.name, self.version, self.but)
+    }
+
     fn start(&self, world: &World, verb: &str, socket: &Path) -> Result<Process> {
         let path = socket.to_str().ok_or("the path is not UTF-8")?;
         let arguments = [self.options, &[verb, path]].concat();
@@ -151,12 +156,12 @@ async fn measure(world: &Arc<World>) -> Result<String> {
 }
 
 const SERVERS: &str = "\
-| server | version | answers a PING | answers a PONG | calls | shutdown with a call in flight | its log | taken to know PING |
-|---|---|---|---|---|---|---|---|";
+| server | PING gets | PONG gets | calls | shutdown | log | knows |
+|---|---|---|---|---|---|---|";
 
 const CLIENTS: &str = "
-| client | version | answers a PING | answers a PONG | calls and streams | its log |
-|---|---|---|---|---|---|";
+| client | PING gets | PONG gets | calls | log |
+|---|---|---|---|---|";
 
 /// PING or PONG as the RFC has every sender send it.
 fn control(message_type: MessageType, number: u64) -> Vec<u8> {
@@ -172,17 +177,16 @@ fn control(message_type: MessageType, number: u64) -> Vec<u8> {
 /// How a peer answered: the word that stands in the table.
 fn answer(frame: Option<&Frame>) -> Result<String> {
     let Some(frame) = frame else {
-        return Ok("no".into());
+        return Ok("nothing".into());
     };
     Ok(match frame.header.message_type {
-        MessageType::PONG => "by a PONG".into(),
+        MessageType::PONG => "PONG".into(),
         MessageType::RESPONSE => {
             let status = Response::decode(&frame.payload)?.status;
             let code = status.ok_or("a success without a call")?.code();
-            let name = code.name().map_or_else(|| code.to_string(), str::to_owned);
-            format!("{name} on its id")
+            code.name().map_or_else(|| code.to_string(), str::to_owned)
         }
-        other => format!("by a frame of type {other:?}"),
+        other => format!("a frame of type {other:?}"),
     })
 }
 

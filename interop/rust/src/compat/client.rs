@@ -24,9 +24,8 @@ pub(super) async fn row(world: &World, peer: &Peer) -> Result<String> {
     let calls = calls(&mut client, &mut server, peer.streams).await;
     let logged = lines(&client, 2 + 2 * MANY).await;
     Ok(format!(
-        "| {} | {} | {ping} | {pong} | {} | {logged} |",
-        peer.name,
-        peer.version,
+        "| {} | {ping} | {pong} | {} | {logged} |",
+        peer.label(),
         calls.map_or_else(|error| format!("harmed: {error}"), |()| "unharmed".into()),
     ))
 }
@@ -43,7 +42,7 @@ async fn answer_to(server: &mut RawPeer, message_type: MessageType) -> Result<St
             );
             answer(Some(&frame))
         }
-        Some(_) => Ok("by closing the connection".into()),
+        Some(_) => Ok("the end of the connection".into()),
     }
 }
 

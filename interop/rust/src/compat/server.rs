@@ -46,9 +46,8 @@ pub(super) async fn row(world: &World, peer: &Peer) -> Result<String> {
         _ => "undecided",
     };
     Ok(format!(
-        "| {} | {} | {ping} | {pong} | {} | {shutdown} | {logged} | {known} |",
-        peer.name,
-        peer.version,
+        "| {} | {ping} | {pong} | {} | {shutdown} | {logged} | {known} |",
+        peer.label(),
         calls.map_or_else(|error| format!("harmed: {error}"), |()| "unharmed".into()),
     ))
 }

@@ -109,7 +109,8 @@ async fn a_call_made_within_a_turn_ends_at_its_deadline() {
     assert_eq!(error.verdict(), Some(Verdict::Unresponsive));
 }
 
-// RFC B.7. What was there at the deadline was in time, however many turns it takes to come to it.
+// Judging J-7. What was there at the deadline was in time, however many turns it takes to come to
+// it.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_has_come_by_the_deadline_counts_whatever_is_in_front_of_it() {
     let (client, mut peer) = scripted(Keepalive::off(), 1 << 20);

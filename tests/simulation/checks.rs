@@ -99,7 +99,7 @@ impl World {
         }
     }
 
-    /// No peer that is silent for too long is missed (DESIGN 4, RFC B.6).
+    /// No peer that is silent for too long is missed (judging J-6).
     fn check_conviction(&mut self) {
         let watch = self.plan.client;
         let Mode::Every(interval) = watch.mode else {

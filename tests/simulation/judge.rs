@@ -10,7 +10,7 @@ use super::plan::{Answer, Ask, Method, Mode};
 use super::record::{Entry, Kind, Outcome};
 use super::world::World;
 
-/// Before `p`, and counts for a verdict all the same (RFC, B.7).
+/// Before `p`, and counts for a verdict all the same (judging J-7).
 const JUST_BEFORE: u64 = 25;
 
 impl World {

@@ -1,4 +1,4 @@
-//! The rules of RFC.md, part A, as far as they can be seen on the wire.
+//! The rules of RFC.md and docs/ttrpc-as-it-is.md, as far as they can be seen on the wire.
 
 use std::collections::BTreeMap;
 

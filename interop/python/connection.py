@@ -1,4 +1,4 @@
-"""One end of a connection: what both sides of RFC.md do, and what each of the two adds.
+"""One end of a connection: what both sides of the texts do, and what each of the two adds.
 
 Nothing here does I/O or looks at a clock. A driver gives the bytes that it read to `receive`, takes
 what is to be written from `next_frame`, and asks the watch when a PING is due.
@@ -7,13 +7,13 @@ what is to be written from `next_frame`, and asks the watch when a PING is due.
 from collections import deque
 
 from ttrpc import (
-    DEADLINE_EXCEEDED, INVALID_ARGUMENT, PING, PING_ID, PONG, REQUEST, RESOURCE_EXHAUSTED, RESPONSE,
-    UNIMPLEMENTED, Frame, FrameReader, Request, Response, Undecodable, decode_string_value,
-    encode_string_value,
+    DEADLINE_EXCEEDED, INVALID_ARGUMENT, PING, PING_ID, PONG, REMOTE_OPEN, REQUEST,
+    RESOURCE_EXHAUSTED, RESPONSE, UNIMPLEMENTED, Frame, FrameReader, Request, Response, Undecodable,
+    decode_string_value, encode_string_value,
 )  # fmt: skip
 from watch import UNDECIDED
 
-ECHO = ("demo.Echo", "Say")
+SERVICE, SAY, WAIT = "demo.Echo", "Say", "Wait"
 MAX_WAITING = 256  # answers that wait to be written; see Server.wants_bytes
 
 
@@ -65,7 +65,8 @@ class Connection:
 
 
 class Server(Connection):
-    """Serves the unary method demo.Echo/Say. `handle(stream_id, text)` answers, now or later."""
+    """Serves demo.Echo/Say, where `handle(stream_id, text)` answers, now or later, and Wait, which
+    nobody answers."""
 
     def __init__(self, handle=None, watch=None):
         super().__init__(watch)
@@ -74,7 +75,7 @@ class Server(Connection):
 
     def take_message(self, frame):
         if frame.type != REQUEST:
-            return  # KA-6, KA-37: without streaming methods there is no stream that takes DATA
+            return  # KA-6, KA-37, KA-48: without streams there is nothing that takes DATA
         stream_id = frame.stream_id
         if stream_id % 2 == 0 or stream_id == PING_ID or stream_id <= self._last_id:
             return self.refuse(stream_id, INVALID_ARGUMENT)  # KA-31
@@ -83,10 +84,13 @@ class Server(Connection):
             return self.refuse(frame.stream_id, RESOURCE_EXHAUSTED)  # KA-4
         try:
             request = Request.decode(frame.payload)
-            if (request.service, request.method) != ECHO:
-                return self.refuse(frame.stream_id, UNIMPLEMENTED)
+            known = request.service == SERVICE and request.method in (SAY, WAIT)
+            if not known or frame.flags & REMOTE_OPEN:
+                return self.refuse(frame.stream_id, UNIMPLEMENTED)  # KA-48, KA-49
             if request.timeout_nano < 0:
                 return self.refuse(frame.stream_id, DEADLINE_EXCEEDED)  # KA-34
+            if request.method == WAIT:
+                return
             text = decode_string_value(request.payload)
         except Undecodable:
             return self.refuse(frame.stream_id, INVALID_ARGUMENT)  # KA-32
@@ -119,7 +123,7 @@ class Client(Connection):
     def call(self, text, timeout_nano=0):
         stream_id, self._next_id = self._next_id, self._next_id + 2  # KA-30
         payload = encode_string_value(text)
-        request = Request(*ECHO, payload, timeout_nano)
+        request = Request(SERVICE, SAY, payload, timeout_nano)
         if self.watch and self.watch.asked and self.watch.support == UNDECIDED:
             self._behind_ping.add(stream_id)
         self._calls.add(stream_id)

@@ -1,4 +1,4 @@
-"""Frames and envelopes of ttrpc with PING and PONG, after RFC.md: no sockets and no clock."""
+"""Frames and envelopes of ttrpc with PING and PONG, after the texts: no sockets and no clock."""
 
 from dataclasses import dataclass, field
 
@@ -8,6 +8,7 @@ MAX_PAYLOAD = 4 << 20  # KA-2
 LENGTH_LIMIT = 1 << 28  # KA-5
 MAX_ECHO = 64  # KA-10
 PING_ID = 0xFFFF_FFFF  # KA-9
+REMOTE_OPEN = 0x02  # KA-48
 INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, UNIMPLEMENTED = 3, 4, 8, 12
 MAX_ENTRIES = 4096  # KA-32
 

@@ -2,6 +2,7 @@
 
 from ttrpc import PING, PING_ID, PONG, Frame
 
+SMALLEST_INTERVAL = 0.01  # KA-51
 UNDECIDED, KNOWS, DOES_NOT_KNOW = "undecided", "knows", "does not know"
 ALIVE, SILENT, UNRESPONSIVE = "alive", "silent", "unresponsive"
 
@@ -9,7 +10,7 @@ ALIVE, SILENT, UNRESPONSIVE = "alive", "silent", "unresponsive"
 class Watch:
     """Judges one peer. Seconds count from any beginning; `tick` is to be called often.
 
-    `interval`: so long nothing was heard, then a PING is sent.
+    `interval`: so long nothing was heard, then a PING is sent; at least 10 ms (KA-51).
     `timeout`: so long nothing was heard after the PING was written, then the peer is unresponsive.
     `step`: a pause of this side between two ticks counts as this much at most. When this process
     was stopped, the peer was not silent: nobody listened.
@@ -18,28 +19,33 @@ class Watch:
     """
 
     def __init__(self, interval, timeout, step=None, is_server=False, assume=False):
-        self.interval, self.timeout = interval, timeout
+        self.interval, self.timeout = max(interval, SMALLEST_INTERVAL), timeout
         self.step = step or min(interval, timeout) / 4
         self.is_server, self.assume = is_server, assume
         self.support = UNDECIDED
         self.asked = False  # a PING has been sent
+        self.was_asked = False  # a PING has come
         self.round_trip = None
         self._number = 0
         self._waits_for_pong = False
         self._written = False
         self._silence = 0.0  # since the last byte, in attended time
         self._wait = 0.0  # since the last byte or the writing of the PING, whichever is later
-        self._distance = interval
+        self._distance = self.interval
         self._last_tick = None
         self._sent_at = None
 
     def heard(self):
+        # Any byte retires a PING that is out, not only its PONG (J-3). One that is not written stays.
         self._silence = self._wait = 0.0
+        if self._written:
+            self._waits_for_pong = False
 
     def peer_knows(self, frame):
         self.support = KNOWS  # KA-24, whatever was decided before
-        if frame.type == PONG and frame.payload == self._number.to_bytes(8, "big"):
-            self._waits_for_pong = False
+        if frame.type == PING:
+            self.was_asked = True
+        elif frame.payload == self._number.to_bytes(8, "big"):
             if self._last_tick is not None and self._sent_at is not None:
                 self.round_trip = self._last_tick - self._sent_at
 
@@ -66,12 +72,12 @@ class Watch:
         self._last_tick = now
         self._silence += passed
         self._wait += passed
-        if self.support == DOES_NOT_KNOW or (self.is_server and self.support != KNOWS):
+        if self.support == DOES_NOT_KNOW or (self.is_server and not self.was_asked):
             return False  # KA-27, KA-28
         if self._silence < (self._distance if self.support == UNDECIDED else self.interval):
             return False
         if self._waits_for_pong and self.support == KNOWS:
-            return False  # one at a time; a lost PING does not exist on a reliable connection
+            return False  # one at a time
         if self.support == UNDECIDED and self.asked:
             self._distance *= 2  # KA-26
         return True

@@ -9,7 +9,7 @@ const DefaultReadBuffer = 8 << 20
 // Config says how a connection is watched. The zero value answers PINGs and sends none.
 type Config struct {
 	// ReadIdleTimeout is the time after which a PING is sent if nothing was read. Any byte counts as
-	// read, also those of unfinished frames. Zero sends no PINGs.
+	// read, also those of unfinished frames. Zero sends no PINGs; less than 10 ms is taken as 10 ms.
 	ReadIdleTimeout time.Duration
 
 	// PingTimeout is the time after which the connection is closed if, since a PING was sent, nothing

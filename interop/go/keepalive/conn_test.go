@@ -440,3 +440,17 @@ func TestCloseWakesWhoReadsAndWhoWrites(t *testing.T) {
 		}
 	})
 }
+
+// KA-51
+func TestPeriodicPingsKeepTheSmallestInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, peer := pair(t, Client, Config{ReadIdleTimeout: 1})
+		for number := range uint64(3) {
+			since := time.Now()
+			peer.answer(number + 1)
+			if after := time.Since(since); after != minReadIdle {
+				t.Errorf("PING %d after %v", number+1, after)
+			}
+		}
+	})
+}

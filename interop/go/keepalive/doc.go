@@ -47,5 +47,5 @@
 // reader waits, which since 1.2.9 it does for a second at most. The wrapped side must not speak PING
 // itself.
 //
-// The rules are those of RFC.md in this repository; KA-n in comments are its ids.
+// The rules are those of RFC.md in this repository; KA-n in comments are their ids.
 package keepalive

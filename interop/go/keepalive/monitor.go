@@ -9,6 +9,9 @@ import (
 // is throttled all the time still decides.
 const lateLooks = 4
 
+// minReadIdle is the smallest interval of periodic PINGs (KA-51).
+const minReadIdle = 10 * time.Millisecond
+
 // monitor decides when a PING is due and when the peer is dead. It has neither a clock nor a
 // connection: what happens is told to it with the time, and poll says what is to be done.
 type monitor struct {
@@ -63,6 +66,9 @@ func newMonitor(config Config, client bool, now time.Time) monitor {
 		client:      client,
 		heard:       now,
 		asked:       now,
+	}
+	if m.readIdle > 0 {
+		m.readIdle = max(m.readIdle, minReadIdle)
 	}
 	m.spacing = m.readIdle
 	if client && config.AssumeSupport {

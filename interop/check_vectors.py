@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the test vectors against a small implementation of RFC.md.
+"""Checks the test vectors against a small implementation of RFC.md and docs/ttrpc-as-it-is.md.
 
-Needs nothing but Python 3. Prints a line for each file and the sum. The exit status is 1 if a vector fails.
-Written from RFC.md and vectors/README.md alone, so that the vectors do not merely repeat one implementation.
+Needs nothing but Python 3. Prints a line for each file and the sum. The exit status is 1 if a vector
+fails. Written from these texts and vectors/README.md alone, so that the vectors do not merely repeat
+one implementation.
 """
 
 import json
@@ -244,59 +245,214 @@ def write_string_value(value):
 
 # --- the two roles -------------------------------------------------------------------------------
 
+REMOTE_CLOSED, REMOTE_OPEN, NO_DATA = 1, 2, 4
+ECHO = "demo.Echo"
+UNDECIDED, KNOWS, DOES_NOT_KNOW = "undecided", "yes", "no"
 
-class Server:
-    """Answers as a server with demo.Echo/Say does, one frame after the other."""
 
-    def __init__(self):
+class Side:
+    """One end of a connection: its PINGs and PONGs, and what it has to write."""
+
+    def __init__(self, keepalive=None):
+        self.queue, self.slot = [], None
+        self.blocked, self.written = False, []
+        self.now = 0
+        self.interval = keepalive and keepalive["interval_ms"]
+        self.timeout = keepalive and keepalive["timeout_ms"]
+        self.knows = UNDECIDED
+        self.pinged = False  # a PING was received
+        self.number = 0  # of the newest PING
+        self.heard = self.asked = 0
+        self.distance = self.interval
+        self.out_since = None
+        self.dead = False
+
+    def receive(self, data):
+        """Takes bytes that are whole frames, or the beginning of one."""
+        self.heard, self.out_since = self.now, None  # KA-21
+        for frame in read_frames(data):
+            yield frame
+            self.take(frame)
+            self.pump()
+
+    def take(self, frame):
+        if frame.kind not in (PING, PONG):
+            self.take_message(frame)
+        elif not frame.skipped:  # KA-13
+            self.knows = KNOWS  # KA-24
+            if frame.kind == PING:
+                self.pinged = True
+                self.slot = Frame(PONG, frame.stream_id, 0, frame.payload)  # KA-16
+
+    def send(self, *frames):
+        self.queue += frames
+        self.pump()
+
+    def pump(self):
+        while not self.blocked and (self.slot or self.queue):
+            if self.slot:  # KA-14
+                self.written.append(self.slot)
+                self.slot = None
+            else:
+                frame = self.queue.pop(0)
+                self.written.append(frame)
+                if frame.kind == PING:
+                    self.out_since = self.now
+
+    def ping(self):
+        self.number += 1
+        self.asked = self.now
+        first = [Frame(PING, PING_ID, 0, self.number.to_bytes(8, "big"))]
+        self.queue = first + self.queue
+        self.pump()
+
+    def may_ask(self):
+        return self.pinged  # KA-28
+
+    def due(self):
+        """When it does something by itself: the time, and what."""
+        if not self.interval or self.dead or not self.may_ask():
+            return None
+        if self.knows == KNOWS and self.out_since is not None:
+            return self.out_since + self.timeout, self.convict
+        if self.knows == KNOWS:
+            return max(self.heard, self.asked) + self.interval, self.ping
+        if self.knows == UNDECIDED and self.number:
+            return self.asked + self.distance, self.repeat  # KA-26
+        return None  # KA-27, KA-29
+
+    def repeat(self):
+        self.distance *= 2
+        self.ping()
+
+    def convict(self):
+        self.dead = True
+
+    def pass_time(self, until):
+        while (due := self.due()) and due[0] <= until:
+            self.now = max(self.now, due[0])
+            due[1]()
+        self.now = until
+
+
+class Server(Side):
+    """Serves the three methods of demo.Echo."""
+
+    def __init__(self, keepalive=None):
+        super().__init__(keepalive)
         self.last_id = 0
+        self.chats = set()  # streams whose client has not ended
 
-    def receive(self, frame):
-        if frame.kind == PING and not frame.skipped:
-            return [Frame(PONG, frame.stream_id, 0, frame.payload)]
+    def take_message(self, frame):
+        answer = self.answer(frame)
+        if answer:
+            self.queue += answer
+
+    def answer(self, frame):
+        if frame.kind == DATA and frame.stream_id in self.chats:
+            return self.chat(frame)
         if frame.kind != REQUEST:
-            return []  # KA-6, KA-17, KA-37: there are no streams but unary ones here
+            return []  # KA-6, KA-37
         if frame.stream_id % 2 == 0 or frame.stream_id == PING_ID or frame.stream_id <= self.last_id:
             return [status(frame, INVALID_ARGUMENT)]  # KA-31
         self.last_id = frame.stream_id
         if frame.skipped:
             return [status(frame, RESOURCE_EXHAUSTED)]  # KA-4
         try:
-            request = read_request(frame.payload)
-            if (request["service"], request["method"]) != ("demo.Echo", "Say"):
-                return [status(frame, UNIMPLEMENTED)]
-            if request["timeout_nano"] < 0:
-                return [status(frame, DEADLINE_EXCEEDED)]  # KA-34
-            message = write_string_value(read_string_value(request["payload"]))
+            return self.call(frame, read_request(frame.payload))
         except Malformed:
             return [status(frame, INVALID_ARGUMENT)]  # KA-32
-        return [Frame(RESPONSE, frame.stream_id, 0, bytes_field(2, message))]
+
+    def call(self, frame, request):
+        if request["service"] != ECHO or request["method"] not in ("Say", "Wait", "Chat"):
+            return [status(frame, UNIMPLEMENTED)]  # KA-49
+        if request["method"] != "Chat" and frame.flags & REMOTE_OPEN:
+            return [status(frame, UNIMPLEMENTED)]  # KA-48
+        if request["timeout_nano"] < 0:
+            return [status(frame, DEADLINE_EXCEEDED)]  # KA-34
+        if request["method"] == "Wait":
+            return []
+        if request["method"] == "Say":
+            message = write_string_value(read_string_value(request["payload"]))
+            return [Frame(RESPONSE, frame.stream_id, 0, bytes_field(2, message))]
+        self.chats.add(frame.stream_id)
+        has_message = request["payload"] and not frame.flags & NO_DATA  # KA-44
+        return [Frame(DATA, frame.stream_id, 0, request["payload"])] if has_message else []
+
+    def chat(self, frame):
+        """KA-42, KA-43: flags say what DATA brings, not its length."""
+        echo = [] if frame.flags & NO_DATA else [Frame(DATA, frame.stream_id, 0, frame.payload)]
+        if frame.flags & REMOTE_CLOSED:
+            self.chats.discard(frame.stream_id)
+            echo.append(Frame(DATA, frame.stream_id, REMOTE_CLOSED | NO_DATA))
+        return echo
 
 
-class Client:
-    """Waits for the answer to a call on stream 1."""
+class Client(Side):
+    """Calls the three methods of demo.Echo."""
 
-    def __init__(self):
-        self.call = "waits"
+    def __init__(self, keepalive=None):
+        super().__init__(keepalive)
+        self.next_id = 1
+        self.calls = {}  # how those that have begun end, by their ids
+        self.open = set()  # streams that this side has not ended
 
-    def receive(self, frame):
-        if frame.kind == PING and not frame.skipped:
-            return [Frame(PONG, frame.stream_id, 0, frame.payload)]
-        if frame.kind == RESPONSE and frame.stream_id == 1 and self.call == "waits":
-            self.call = self.outcome(frame)
-        return []
+    def may_ask(self):
+        return True
 
-    @staticmethod
-    def outcome(frame):
-        if frame.skipped:
-            return "fails"  # KA-4
-        try:
-            response = read_response(frame.payload)
-        except Malformed:
-            return "fails"  # KA-32
-        if response["code"] == 0:
-            return {"ok": response["payload"].hex()}  # KA-35
-        return {"code": response["code"], "message": response["message"]}
+    def begin(self, method):
+        if not self.number:
+            self.ping()  # KA-22
+        stream_id, self.next_id = self.next_id, self.next_id + 2  # KA-30
+        self.calls[stream_id] = "waits"
+        flags = 0
+        if method == "Chat":
+            self.open.add(stream_id)
+            flags = REMOTE_OPEN | NO_DATA  # KA-44
+        payload = b"" if method == "Chat" else HI
+        request = {"service": ECHO, "method": method, "payload": payload}
+        request.update(timeout_nano=0, metadata=[])
+        self.send(Frame(REQUEST, stream_id, flags, write_request(request)))
+
+    def send_message(self, message):
+        for stream_id in self.open:
+            self.send(Frame(DATA, stream_id, 0, message))
+
+    def finish(self):
+        for stream_id in self.open:
+            self.send(Frame(DATA, stream_id, REMOTE_CLOSED | NO_DATA))  # KA-43
+        self.open.clear()
+
+    def take_message(self, frame):
+        answers_request = frame.stream_id in self.calls and frame.kind == RESPONSE  # KA-23
+        on_ping = frame.stream_id == PING_ID and frame.kind == RESPONSE  # KA-25
+        if (answers_request or on_ping) and self.knows == UNDECIDED and self.number:
+            self.knows = DOES_NOT_KNOW
+        if answers_request and self.calls[frame.stream_id] == "waits":
+            self.calls[frame.stream_id] = outcome(frame)
+            self.open.discard(frame.stream_id)  # KA-39
+        elif frame.kind == DATA and frame.flags & REMOTE_CLOSED:
+            self.open.discard(frame.stream_id)
+
+    def convict(self):
+        super().convict()
+        self.fail()
+
+    def fail(self):
+        waiting = [stream_id for stream_id, call in self.calls.items() if call == "waits"]
+        self.calls.update(dict.fromkeys(waiting, "fails"))
+
+
+def outcome(frame):
+    if frame.skipped:
+        return "fails"  # KA-4
+    try:
+        response = read_response(frame.payload)
+    except Malformed:
+        return "fails"  # KA-32
+    if response["code"] == 0:
+        return {"ok": response["payload"].hex()}  # KA-35
+    return {"code": response["code"], "message": response["message"]}
 
 
 def status(frame, code):
@@ -315,16 +471,22 @@ def unhex(written):
     return bytes(out)
 
 
-def with_bytes(message):
-    """The message with its hexadecimal fields as bytes."""
+def with_values(message):
+    """The message with its hexadecimal fields as bytes, and numbers of 64 bits as numbers."""
     message = dict(message)
     message["payload"] = unhex(message["payload"])
+    if "timeout_nano" in message:
+        assert isinstance(message["timeout_nano"], str), "a number of 64 bits is a string"
+        message["timeout_nano"] = int(message["timeout_nano"])
     if "details" in message:
         message["details"] = [dict(d, value=unhex(d["value"])) for d in message["details"]]
     return message
 
 
 def expect(actual, expected, what):
+    if isinstance(expected, dict) and "one_of" in expected:
+        if actual in expected["one_of"]:
+            return
     if actual != expected:
         raise AssertionError(f"{what}: {str(actual)[:200]} instead of {str(expected)[:200]}")
 
@@ -348,59 +510,151 @@ def check_decoded(frame, entry):
         expect(frame.payload, unhex(entry["payload"]), "payload")
         return
     key = NAMES[frame.kind].lower()
-    message = with_bytes(entry[key])
+    message = with_values(entry[key])
     expect(read(frame.payload), message, key)
     if entry["canonical"]:
-        expect(write(message), frame.payload, "encoded")
+        expect(write(message), frame.payload, "the envelope")
 
 
-def answered_by(answers, expected):
-    """Whether these answers are what is expected; all answers of the model are given."""
-    for wanted in expected:
-        optional = isinstance(wanted, dict) and wanted.get("optional", False)
-        if answers and matches(answers[0], wanted):
-            answers = answers[1:]
-        elif not optional:
-            return False
-    return not answers
+# --- answers -------------------------------------------------------------------------------------
 
 
-def matches(answer, wanted):
-    if isinstance(wanted, str):
-        return answer.encode() == unhex(wanted)
-    if "hex" in wanted:
-        return answer.encode() == unhex(wanted["hex"])
-    if answer.kind != RESPONSE or answer.stream_id != wanted["stream_id"]:
-        return False
-    return read_response(answer.payload)["code"] == wanted["code"]
+class Answer:
+    """One frame that is expected."""
+
+    def __init__(self, wanted):
+        self.wanted = wanted if isinstance(wanted, dict) else {"hex": wanted}
+        self.optional = self.wanted.get("optional", False)
+        self.bytes = unhex(self.wanted["hex"]) if "hex" in self.wanted else None
+        if self.bytes is not None:
+            (frame,) = read_frames(self.bytes)
+            self.lane = lane(frame)
+        elif "ping" in self.wanted:
+            self.lane = PING
+        else:
+            self.lane = ("stream", self.wanted.get("stream_id", self.wanted.get("last")))
+
+    def is_it(self, frame):
+        if self.bytes is not None:
+            return frame.encode() == self.bytes
+        if "ping" in self.wanted:
+            return (frame.stream_id, frame.flags, frame.length) == (PING_ID, 0, 8)  # KA-9
+        if "last" in self.wanted:
+            if frame.kind == DATA:
+                return (frame.flags, frame.length) == (REMOTE_CLOSED | NO_DATA, 0)
+            return frame.kind == RESPONSE and read_response(frame.payload)["code"] == 0
+        return frame.kind == RESPONSE and read_response(frame.payload)["code"] == self.wanted["code"]
 
 
-def check(vector):
-    peer = {"server": Server, "client": Client}[vector["role"]]()
+def lane(frame):
+    """What frames come in order among themselves: those of a stream, PINGs, PONGs."""
+    return frame.kind if frame.kind in (PING, PONG) else ("stream", frame.stream_id)
+
+
+def expect_answers(frames, listed, what):
+    expected = []
+    for wanted in listed:
+        times = wanted.get("times", 1) if isinstance(wanted, dict) else 1
+        expected += [Answer(wanted) for _ in range(times)]
+    written = [frame.encode()[:40].hex() for frame in frames]
+    wrong = AssertionError(f"{what}: {written} instead of {str(listed)[:300]}")
+    left = list(enumerate(expected))
+    latest = -1  # of the places of frames that have come
+    for frame in frames:
+        mine = [(place, answer) for place, answer in left if answer.lane == lane(frame)]
+        while mine and not mine[0][1].is_it(frame) and mine[0][1].optional:
+            left.remove(mine.pop(0))
+        if not mine or not mine[0][1].is_it(frame):
+            raise wrong
+        if frame.kind in (PING, PONG) and latest > mine[0][0]:
+            raise AssertionError(f"{what}: a PING or PONG behind what is listed behind it: {written}")
+        latest = max(latest, mine[0][0])
+        left.remove(mine[0])
+    if any(not answer.optional for _, answer in left):
+        raise wrong
+
+
+# --- checking ------------------------------------------------------------------------------------
+
+
+def check_exchange(vector):
+    side = {"server": Server, "client": Client}[vector["role"]]()
+    if vector["role"] == "client":
+        side.begin("Say")
+        side.written.clear()
     decoded = iter(vector["decoded"])
-    answers, ended = [], False
+    ended = False
     try:
-        for frame in read_frames(b"".join(unhex(piece) for piece in vector["frames_in"])):
+        for frame in side.receive(b"".join(unhex(piece) for piece in vector["frames_in"])):
             check_decoded(frame, next(decoded))
-            answers += peer.receive(frame)
     except ProtocolError as error:
         ended = True
         expect({"protocol_error": True, "length": error.length}, next(decoded), "decoded")
-        if vector["role"] == "client" and peer.call == "waits":
-            peer.call = "fails"
+        if vector["role"] == "client":
+            side.fail()
     expect(list(decoded), [], "frames that did not come")
     expect(ended, vector["ends"], "ends")
-    if not answered_by(answers, vector["frames_out"]):
-        written = [answer.encode()[:40].hex() for answer in answers]
-        raise AssertionError(f"answers: {written} instead of {str(vector['frames_out'])[:200]}")
+    expect_answers(side.written, vector["frames_out"], "answers")
     if vector["role"] == "client":
-        expect(peer.call, vector["call"], "call")
+        expect(side.calls[1], vector["call"], "call")
+
+
+def check_script(vector):
+    side = {"server": Server, "client": Client}[vector["role"]](vector.get("keepalive"))
+    unread, newest_ping, time = b"", None, 0
+    for number, step in enumerate(vector["steps"], 1):
+        ((key, value),) = step.items()
+        match key:
+            case "call":
+                side.begin(value)
+            case "send":
+                side.send_message(unhex(value))
+            case "finish":
+                side.finish()
+            case "in":
+                whole = whole_frames(unread + unhex(value))
+                unread = (unread + unhex(value))[len(whole) :]
+                list(side.receive(whole))
+            case "pong":
+                assert not unread, "a PONG inside a frame"
+                list(side.receive(Frame(PONG, newest_ping.stream_id, 0, newest_ping.payload).encode()))
+            case "out":
+                pings = [frame for frame in side.written if frame.kind == PING]
+                newest_ping = pings[-1] if pings else newest_ping
+                expect_answers(side.written, value, f"step {number}")
+                side.written.clear()
+            case "after_ms":
+                time += value
+                side.pass_time(time)
+            case "blocked":
+                side.blocked = value
+                side.pump()
+            case "dead":
+                expect(side.dead, value, f"step {number}, dead")
+            case _:
+                raise AssertionError(f"step {number}: {key}")
+    if vector["role"] == "client":
+        calls = list(side.calls.values())
+        for call, ends in zip(calls, vector.get("calls", calls), strict=True):
+            expect(call, ends, "call")
+    expect(side.knows, vector.get("knows", side.knows), "knows")
+
+
+def whole_frames(data):
+    at = 0
+    while len(data) - at >= 10:
+        length = 10 + int.from_bytes(data[at : at + 4], "big")
+        if at + length > len(data):
+            break
+        at += length
+    return data[:at]
 
 
 def main():
     folder = pathlib.Path(__file__).parent / "vectors"
     passed = failed = 0
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("*.json")) + sorted(folder.glob("scripts/*.json")):
+        check = check_script if path.parent.name == "scripts" else check_exchange
         vectors = json.loads(path.read_text(encoding="utf-8"))
         wrong = 0
         for vector in vectors:
@@ -408,12 +662,12 @@ def main():
                 check(vector)
             except (AssertionError, Malformed, LookupError, StopIteration) as error:
                 wrong += 1
-                print(f"{path.name}: {vector.get('name')}: {error or type(error).__name__}")
+                print(f"{path.relative_to(folder)}: {vector.get('name')}: {error or type(error).__name__}")
         names = {vector.get("name") for vector in vectors}
         if len(names) < len(vectors):
             wrong += 1
-            print(f"{path.name}: a name is used twice")
-        print(f"{path.name}: {len(vectors)} vectors, {wrong} wrong")
+            print(f"{path.relative_to(folder)}: a name is used twice")
+        print(f"{path.relative_to(folder)}: {len(vectors)} vectors, {wrong} wrong")
         passed += len(vectors) - wrong
         failed += wrong
     print(f"{passed} passed, {failed} failed")

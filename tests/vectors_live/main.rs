@@ -1,23 +1,27 @@
-//! The vectors in `interop/vectors` played to a live server and a live client over a pipe.
+//! The vectors in `interop/vectors` played to a live server and a live client over a pipe: exchanges
+//! here, scripts in `scripts`.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test says what it expects by panicking"
 )]
 
-#[path = "support/vectors.rs"]
+#[path = "../support/vectors.rs"]
 mod files;
+mod scripts;
+#[path = "../support/mod.rs"]
 mod support;
 
 use bytes::Bytes;
-use files::{Vector, bytes, vectors};
+use files::{Vector, fits, vectors, wrong_answers};
 use protobuf::Message;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::*;
 use tokio::io::DuplexStream;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::wire::{Frame, MessageType, Response, ping, pong};
+use ttrpc_keepalive::wire::{MessageType, ping, pong};
 use ttrpc_keepalive::{Client, Error};
 
 /// Plays the frames of a vector, and checks what comes back and whether the connection goes on.
@@ -33,7 +37,8 @@ async fn play(vector: &Vector, peer: &mut Peer<DuplexStream>) {
             came.push(frame);
         }
     }
-    check_answers(name, &vector.frames_out, came);
+    let wrong = wrong_answers(&came, &vector.frames_out);
+    assert!(wrong.is_none(), "{name}: {}", wrong.unwrap_or_default());
     if vector.ends {
         let next = timeout(secs(5), peer.next()).await;
         assert_eq!(next.ok(), Some(None), "{name}: the connection ends");
@@ -43,40 +48,6 @@ async fn play(vector: &Vector, peer: &mut Peer<DuplexStream>) {
         let answer = answer.unwrap_or_else(|| panic!("{name}: the connection goes on"));
         assert_eq!(answer.header.message_type, MessageType::PONG, "{name}");
     }
-}
-
-fn check_answers(name: &str, expected: &[Value], came: Vec<Frame>) {
-    let mut came = came.into_iter().peekable();
-    for answer in expected {
-        let exact = match answer {
-            Value::String(_) => Some(bytes(answer)),
-            _ => answer.get("hex").map(bytes),
-        };
-        let Some(exact) = exact else {
-            let frame = came
-                .next()
-                .unwrap_or_else(|| panic!("{name}: an answer is missing"));
-            assert_eq!(frame.header.message_type, MessageType::RESPONSE, "{name}");
-            assert_eq!(answer["stream_id"], frame.header.stream_id, "{name}");
-            let status = Response::decode(&frame.payload).unwrap().status.unwrap();
-            assert_eq!(answer["code"], status.code().value(), "{name}: {status}");
-            continue;
-        };
-        let optional = answer["optional"] == true;
-        let next = came
-            .peek()
-            .map(|frame| [&frame.header.encode()[..], &frame.payload].concat());
-        if next.as_ref() == Some(&exact) {
-            came.next();
-        } else {
-            assert!(optional, "{name}: {next:?} and not {exact:?}");
-        }
-    }
-    let rest: Vec<_> = came.collect();
-    assert!(
-        rest.is_empty(),
-        "{name}: nothing more is answered, but {rest:?}"
-    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,24 +74,8 @@ async fn a_client_takes_each_vector_as_it_says() {
         assert_eq!(peer.request().await.0, 1);
         play(&vector, &mut peer).await;
         sleep(ms(1)).await;
-        match outcome {
-            Value::String(waits) if waits == "waits" => {
-                assert!(!call.is_finished(), "{name}: the call waits");
-            }
-            Value::String(fails) if fails == "fails" => {
-                let error = call.await.unwrap().unwrap_err();
-                assert!(error.status().is_none(), "{name}: {error}");
-            }
-            result => match (call.await.unwrap(), result.get("ok")) {
-                (Ok(message), Some(ok)) => assert_eq!(message, bytes(ok), "{name}"),
-                (Err(error), None) => {
-                    let status = error.status().unwrap_or_else(|| panic!("{name}: {error}"));
-                    assert_eq!(result["code"], status.code().value(), "{name}");
-                    assert_eq!(result["message"], status.message(), "{name}");
-                }
-                (came, _) => panic!("{name}: {came:?} and not {result}"),
-            },
-        }
+        let ended = ended(call).await;
+        assert!(fits(&ended, outcome), "{name}: {ended} and not {outcome}");
         played += 1;
     }
     assert!(played > 20, "{played}");
@@ -130,6 +85,24 @@ async fn a_client_takes_each_vector_as_it_says() {
 async fn call(client: Client) -> Result<Bytes, Error> {
     let message = text("hi").write_to_bytes().unwrap();
     client.call_bytes("demo.Echo", "Say", &message).await
+}
+
+/// How a call has ended, as the vectors say it.
+async fn ended(call: JoinHandle<Result<Bytes, Error>>) -> Value {
+    if !call.is_finished() {
+        return json!("waits");
+    }
+    match call.await.unwrap() {
+        Ok(message) => json!({"ok": hex(&message)}),
+        Err(error) => error.status().map_or_else(
+            || json!("fails"),
+            |status| json!({"code": status.code().value(), "message": status.message()}),
+        ),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 // T47

@@ -2,19 +2,23 @@ package keepalive
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// vector is an entry of interop/vectors; README.md there says what the keys mean.
+// vector is an entry of interop/vectors, an exchange; README.md there says what the keys mean.
 type vector struct {
 	Name      string            `json:"name"`
 	Role      string            `json:"role"`
@@ -29,6 +33,19 @@ type decoded struct {
 	StreamID      uint32 `json:"stream_id"`
 	Length        int    `json:"length"`
 	ProtocolError bool   `json:"protocol_error"`
+}
+
+// script is an entry of interop/vectors/scripts.
+type script struct {
+	Name      string   `json:"name"`
+	Role      string   `json:"role"`
+	Needs     []string `json:"needs"`
+	Keepalive *struct {
+		Interval time.Duration `json:"interval_ms"`
+		Timeout  time.Duration `json:"timeout_ms"`
+	} `json:"keepalive"`
+	Steps []map[string]json.RawMessage `json:"steps"`
+	Knows json.RawMessage              `json:"knows"`
 }
 
 // vectorBytes reads hexadecimal with spaces, and 5a*65 for 65 times 5a.
@@ -51,23 +68,27 @@ func vectorBytes(t testing.TB, text string) []byte {
 	return all
 }
 
-func vectors(t testing.TB) map[string]vector {
-	files, err := filepath.Glob("../../vectors/*.json")
+func vectors(t testing.TB) map[string]vector { return entries[vector](t, "../../vectors") }
+
+// entries reads the files of a folder.
+func entries[T any](t testing.TB, folder string) map[string]T {
+	files, err := filepath.Glob(folder + "/*.json")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no vectors: %v", err)
 	}
-	all := map[string]vector{}
+	all := map[string]T{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var entries []vector
-		if err := json.Unmarshal(text, &entries); err != nil {
+		var entries []T
+		var names []struct{ Name string }
+		if err := errors.Join(json.Unmarshal(text, &entries), json.Unmarshal(text, &names)); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		for _, entry := range entries {
-			all[strings.TrimSuffix(filepath.Base(file), ".json")+"/"+entry.Name] = entry
+		for i, entry := range entries {
+			all[strings.TrimSuffix(filepath.Base(file), ".json")+"/"+names[i].Name] = entry
 		}
 	}
 	return all
@@ -153,4 +174,193 @@ func playVector(t *testing.T, vector *vector) {
 		peer.send(ping(99))
 		peer.expect(pong(99))
 	}
+}
+
+// Of what a side writes in a script, PINGs and PONGs are the Conn's. REQUESTs are written by the wrapped
+// side, which is not there to answer any, nor to open streams.
+func TestScripts(t *testing.T) {
+	for name, script := range entries[script](t, "../../vectors/scripts") {
+		if len(script.Needs) > 0 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { playScript(t, &script) })
+		})
+	}
+}
+
+func playScript(t *testing.T, script *script) {
+	wrap, config := Server, Config{ReadBuffer: 16 << 20}
+	if script.Role == "client" {
+		wrap, config.ReadIdleTimeout = Client, 1000*time.Hour
+	}
+	if script.Keepalive != nil {
+		config.ReadIdleTimeout = script.Keepalive.Interval * time.Millisecond
+		config.PingTimeout = script.Keepalive.Timeout * time.Millisecond
+	}
+	conn, peer := pair(t, wrap, config)
+	taken := newTaker(peer.conn)
+	begin, at, calls := time.Now(), time.Duration(0), uint32(0)
+	var newestPing []byte
+	for i, step := range script.Steps {
+		for key, value := range step {
+			switch key {
+			case "call":
+				calls++
+				startWrite(t, conn, request(2*calls-1))
+			case "in":
+				peer.send(vectorBytes(t, text(t, value)))
+			case "pong":
+				echoed := slices.Clone(newestPing)
+				echoed[8] = typePong
+				peer.send(echoed)
+			case "out":
+				pings, pongs := taken.controlFrames(t)
+				if len(pings) > 0 {
+					newestPing = pings[len(pings)-1]
+				}
+				checkControlFrames(t, i, value, pings, pongs)
+			case "after_ms":
+				at += time.Duration(number(t, value)) * time.Millisecond
+				time.Sleep(time.Until(begin.Add(at)))
+			case "blocked":
+				taken.block(string(value) == "true")
+			case "dead":
+				if dead := errors.Is(conn.Err(), ErrPingTimeout); dead != (string(value) == "true") {
+					t.Errorf("step %d: dead: %v, %v", i, dead, conn.Err())
+				}
+			default:
+				t.Fatalf("step %d: %s", i, key)
+			}
+			synctest.Wait()
+		}
+	}
+	knows := map[Support]string{SupportYes: "yes", SupportNo: "no", SupportUnknown: "undecided"}
+	if script.Knows != nil && knows[conn.State().Support] != text(t, script.Knows) {
+		t.Errorf("support: %v, not %s", conn.State().Support, script.Knows)
+	}
+}
+
+// checkControlFrames: what stands behind a PING or PONG is the wrapped side's, and does not come.
+func checkControlFrames(t *testing.T, step int, listed json.RawMessage, pings, pongs [][]byte) {
+	t.Helper()
+	var answers []json.RawMessage
+	if err := json.Unmarshal(listed, &answers); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range answers {
+		one := struct {
+			Hex      string
+			Optional bool
+			Ping     bool
+			Times    int
+		}{}
+		if json.Unmarshal(answer, &one) != nil {
+			one.Hex = text(t, answer)
+		}
+		if one.Ping {
+			if len(pings) == 0 {
+				t.Errorf("step %d: no PING", step)
+				return
+			}
+			if !bytes.Equal(pings[0][:headerLength], raw(typePing, pingStreamID, 0, make([]byte, 8))[:headerLength]) {
+				t.Errorf("step %d: not a PING of ours: % x", step, pings[0])
+			}
+			pings = pings[1:]
+		}
+		exact := vectorBytes(t, one.Hex)
+		if len(exact) == 0 || exact[8] != typePong {
+			continue
+		}
+		for range max(one.Times, 1) {
+			if len(pongs) > 0 && bytes.Equal(pongs[0], exact) {
+				pongs = pongs[1:]
+			} else if !one.Optional {
+				t.Errorf("step %d: % x does not come, but % x", step, exact, pongs)
+			}
+		}
+	}
+	if len(pings)+len(pongs) > 0 {
+		t.Errorf("step %d: also % x, % x", step, pings, pongs)
+	}
+}
+
+// taker reads what a Conn writes, when it may.
+type taker struct {
+	conn    net.Conn
+	mu      sync.Mutex
+	bytes   []byte
+	blocked bool
+	changed sync.Cond
+}
+
+func newTaker(conn net.Conn) *taker {
+	k := &taker{conn: conn}
+	k.changed.L = &k.mu
+	go func() {
+		piece := make([]byte, 1<<16)
+		for {
+			k.mu.Lock()
+			for k.blocked {
+				k.changed.Wait()
+			}
+			k.mu.Unlock()
+			n, err := conn.Read(piece)
+			k.mu.Lock()
+			k.bytes = append(k.bytes, piece[:n]...)
+			k.mu.Unlock()
+			if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+				return
+			}
+		}
+	}()
+	return k
+}
+
+func (k *taker) block(blocked bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.blocked = blocked
+	if blocked {
+		k.conn.SetReadDeadline(time.Now())
+	} else {
+		k.conn.SetReadDeadline(time.Time{})
+		k.changed.Broadcast()
+	}
+}
+
+// controlFrames gives the PINGs and PONGs since the last time.
+func (k *taker) controlFrames(t *testing.T) (pings, pongs [][]byte) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.bytes) >= headerLength {
+		whole := headerLength + int(binary.BigEndian.Uint32(k.bytes))
+		if len(k.bytes) < whole {
+			t.Fatalf("a frame is cut: % x", k.bytes)
+		}
+		switch k.bytes[8] {
+		case typePing:
+			pings = append(pings, k.bytes[:whole])
+		case typePong:
+			pongs = append(pongs, k.bytes[:whole])
+		}
+		k.bytes = k.bytes[whole:]
+	}
+	return pings, pongs
+}
+
+func text(t *testing.T, value json.RawMessage) (text string) {
+	t.Helper()
+	if err := json.Unmarshal(value, &text); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func number(t *testing.T, value json.RawMessage) (number int64) {
+	t.Helper()
+	if err := json.Unmarshal(value, &number); err != nil {
+		t.Fatal(err)
+	}
+	return number
 }

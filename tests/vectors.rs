@@ -330,6 +330,15 @@ fn every_rule_and_section_that_is_cited_exists() {
 }
 
 #[test]
+fn the_proposal_is_read_in_ten_minutes() {
+    let lines = include_str!("../RFC.md").lines();
+    assert!(lines.clone().count() <= 300);
+    for line in lines {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
 fn every_rule_is_cited_where_it_is_kept_and_where_it_is_tested() {
     let mut kept = BTreeSet::new();
     let mut tested = BTreeSet::new();

@@ -72,6 +72,10 @@ const PEERS: &[Peer] = &[
         ..peer("containerd/ttrpc", "1.2.10", "interop/go/peer-1.2.10")
     },
     Peer {
+        but: ", native",
+        ..peer("containerd/ttrpc", "1.2.10", "interop/go/peer-native")
+    },
+    Peer {
         calls: false,
         ..peer("this repository", "0.1", "debug/interop")
     },

@@ -1,5 +1,6 @@
 //! One side judges the other, which lives, is slow, is stopped or is gone. The side in Go is an
-//! unmodified containerd/ttrpc with package `interop/go/keepalive` around its connection.
+//! unmodified containerd/ttrpc with package `interop/go/keepalive` around its connection, or one with
+//! the lines that `interop/go/native` inserts.
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,26 @@ use crate::{Result, print};
 const INTERVAL: Duration = Duration::from_millis(200);
 const WRAPPED: &[&str] = &["-idle", "200ms", "-timeout", "800ms"];
 
+/// A server in Go that answers PINGs.
+struct GoServer {
+    name: &'static str,
+    version: &'static str,
+    wrap: &'static [&'static str],
+}
+
+const SERVERS: [GoServer; 2] = [
+    GoServer {
+        name: "go server with keepalive",
+        version: NEWEST,
+        wrap: WRAPPED,
+    },
+    GoServer {
+        name: "go server with PING of its own",
+        version: "native",
+        wrap: &[],
+    },
+];
+
 /// For what takes a second on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -26,24 +47,33 @@ pub(crate) fn watched(interval: u64) -> Keepalive {
 }
 
 pub(crate) async fn all(world: &World, report: &mut Report) {
-    let judge = "rust client judges go server with keepalive";
-    report
-        .pairing(&format!("{judge}: alive"), alive(world))
-        .await;
-    report.pairing(&format!("{judge}: slow"), slow(world)).await;
-    report
-        .pairing(
-            &format!("{judge}: frozen, at a deadline"),
-            unresponsive(world),
-        )
-        .await;
-    report
-        .pairing(&format!("{judge}: frozen"), frozen(world))
-        .await;
-    report
-        .pairing(&format!("{judge}: frozen, with a full socket"), full(world))
-        .await;
-    report.pairing(&format!("{judge}: dead"), dead(world)).await;
+    for server in &SERVERS {
+        let judge = format!("rust client judges {}", server.name);
+        report
+            .pairing(&format!("{judge}: alive"), alive(world, server))
+            .await;
+        report
+            .pairing(&format!("{judge}: slow"), slow(world, server))
+            .await;
+        report
+            .pairing(
+                &format!("{judge}: frozen, at a deadline"),
+                unresponsive(world, server),
+            )
+            .await;
+        report
+            .pairing(&format!("{judge}: frozen"), frozen(world, server))
+            .await;
+        report
+            .pairing(
+                &format!("{judge}: frozen, with a full socket"),
+                full(world, server),
+            )
+            .await;
+        report
+            .pairing(&format!("{judge}: dead"), dead(world, server))
+            .await;
+    }
     report
         .pairing(
             "rust server judges go client with keepalive: frozen",
@@ -67,8 +97,8 @@ pub(crate) async fn all(world: &World, report: &mut Report) {
         .await;
 }
 
-async fn pair(world: &World) -> Result<(Process, Client)> {
-    let (server, address) = world.go_server(NEWEST, WRAPPED).await?;
+async fn pair(world: &World, server: &GoServer) -> Result<(Process, Client)> {
+    let (server, address) = world.go_server(server.version, server.wrap).await?;
     let keepalive = Keepalive::every(INTERVAL).timeout(4 * INTERVAL);
     let client = Client::builder()
         .keepalive(keepalive)
@@ -85,8 +115,8 @@ async fn pair(world: &World) -> Result<(Process, Client)> {
     Ok((server, client))
 }
 
-async fn alive(world: &World) -> Result<String> {
-    let (server, client) = pair(world).await?;
+async fn alive(world: &World, server: &GoServer) -> Result<String> {
+    let (server, client) = pair(world, server).await?;
     tokio::time::sleep(3 * (5 * INTERVAL)).await;
     let snapshot = client.snapshot();
     claim!(
@@ -108,8 +138,8 @@ async fn alive(world: &World) -> Result<String> {
     ))
 }
 
-async fn slow(world: &World) -> Result<String> {
-    let (_server, client) = pair(world).await?;
+async fn slow(world: &World, server: &GoServer) -> Result<String> {
+    let (_server, client) = pair(world, server).await?;
     let request = int(3000);
     let call = client.call::<_, Int64Value>(UNARY, "Sleep", &request);
     let error = call
@@ -129,8 +159,8 @@ async fn slow(world: &World) -> Result<String> {
 }
 
 /// Not watched: the verdict comes with the deadline.
-async fn unresponsive(world: &World) -> Result<String> {
-    let (server, address) = world.go_server(NEWEST, WRAPPED).await?;
+async fn unresponsive(world: &World, server: &GoServer) -> Result<String> {
+    let (server, address) = world.go_server(server.version, server.wrap).await?;
     let client = Client::builder().connect(&address).await?;
     say(&client, "first").await?;
     server.stop().await?;
@@ -153,8 +183,8 @@ async fn unresponsive(world: &World) -> Result<String> {
     Ok(format!("{error}; let go on, it answers"))
 }
 
-async fn frozen(world: &World) -> Result<String> {
-    let (server, client) = pair(world).await?;
+async fn frozen(world: &World, server: &GoServer) -> Result<String> {
+    let (server, client) = pair(world, server).await?;
     server.stop().await?;
     let begin = Instant::now();
     let reply = client
@@ -167,8 +197,8 @@ async fn frozen(world: &World) -> Result<String> {
     )
 }
 
-async fn full(world: &World) -> Result<String> {
-    let (server, client) = pair(world).await?;
+async fn full(world: &World, server: &GoServer) -> Result<String> {
+    let (server, client) = pair(world, server).await?;
     server.stop().await?;
     let begin = Instant::now();
     let reply = client
@@ -191,8 +221,8 @@ fn convicted(error: &Error, reason: DeadReason, begin: Instant) -> Result<String
     Ok(format!("found after {} ms: {end}", took.as_millis()))
 }
 
-async fn dead(world: &World) -> Result<String> {
-    let (server, client) = pair(world).await?;
+async fn dead(world: &World, server: &GoServer) -> Result<String> {
+    let (server, client) = pair(world, server).await?;
     let begin = Instant::now();
     server.kill()?;
     let end = client.closed().await;

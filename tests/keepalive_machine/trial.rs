@@ -20,6 +20,16 @@ fn peer_that_dies_after_a_byte_is_found_at_interval_and_timeout_exactly() {
     assert_eq!(instants, [ms(10_750), ms(11_500), ms(12_250), ms(13_000)]);
 }
 
+// Judging J-5: interval and timeout are the latest that a death is found, not the only time.
+#[test]
+fn the_ping_of_a_late_call_begins_a_trial_like_any_other() {
+    let mut machine = known(&every_second());
+    machine.handle_ping_wish(ms(780), ms(780));
+    machine.poll_ping(ms(780)).expect("a PING is wanted");
+    machine.handle_ping_flushed(ms(780));
+    assert_eq!(looks(&mut machine, ms(780), |_| true), Some(ms(1780)));
+}
+
 // T34
 #[test]
 fn timeout_longer_than_the_interval_means_one_ping_and_the_sum_of_both() {

@@ -6,10 +6,8 @@ use std::ops::Range;
 use tokio::io::ReadBuf;
 use ttrpc_keepalive::keepalive::Role;
 use ttrpc_keepalive::wire::{
-    HEADER_LENGTH, Header, MAX_ECHO, MessageType, PING_STREAM_ID, ProtocolError,
+    Cut, Cutter, HEADER_LENGTH, Header, MAX_ECHO, MessageType, PING_STREAM_ID, ProtocolError,
 };
-
-use crate::cutter::{Cut, Cutter};
 
 /// Bytes that are read at once, and the memory that a connection holds for reading.
 const CHUNK: usize = 16 << 10;
@@ -97,7 +95,7 @@ impl Incoming {
                     Fate::Drop => {}
                     Fate::Keep(_, kept) => kept.extend_from_slice(payload),
                 },
-                Cut::Head(header) => {
+                Cut::Header(header) => {
                     self.fate = self.fate(header);
                     match self.fate {
                         Fate::Pass => self.head.extend_from_slice(&header.encode()),
@@ -118,7 +116,7 @@ impl Incoming {
 
     /// The peer has ended its side. What it left of a header is handed on.
     pub(crate) fn end(&mut self, out: &mut ReadBuf<'_>) {
-        self.head.extend_from_slice(self.cutter.partial_head());
+        self.head.extend_from_slice(self.cutter.partial_header());
         self.cutter = Cutter::default();
         let ready = self.head.len().min(out.remaining());
         out.put_slice(&self.head[..ready]);

@@ -100,7 +100,6 @@
 #![forbid(unsafe_code)]
 
 mod calls;
-mod cutter;
 mod incoming;
 mod layered;
 mod outgoing;

@@ -3,9 +3,9 @@
 use std::io::IoSlice;
 
 use ttrpc_keepalive::keepalive::ReplySlot;
-use ttrpc_keepalive::wire::{Flags, HEADER_LENGTH, Header, MessageType, ProtocolError, ping, pong};
-
-use crate::cutter::{Cut, Cutter};
+use ttrpc_keepalive::wire::{
+    Cut, Cutter, Flags, HEADER_LENGTH, Header, MessageType, ProtocolError, ping, pong,
+};
 
 /// What is to be written, in the order in which it may be.
 ///
@@ -74,7 +74,7 @@ impl Outgoing {
         if self.frame.is_some() {
             return Ok(None);
         }
-        let Cut::Head(header) = self.cutter.cut(bytes, 0)? else {
+        let Cut::Header(header) = self.cutter.cut(bytes, 0)? else {
             return Ok(None);
         };
         let hidden = matches!(header.message_type, MessageType::PING | MessageType::PONG);
@@ -199,7 +199,7 @@ impl Outgoing {
             self.fill_front();
         }
         self.closed = true;
-        self.front.extend_from_slice(self.cutter.partial_head());
+        self.front.extend_from_slice(self.cutter.partial_header());
     }
 
     fn has_control(&self) -> bool {

@@ -250,7 +250,7 @@ pub struct ProtocolError {
 }
 
 impl ProtocolError {
-    fn new(header: &Header) -> Self {
+    pub(super) fn new(header: &Header) -> Self {
         Self {
             length: header.length,
             resembles: Resemblance::of(header.length),

@@ -118,6 +118,11 @@ impl PartialHeader {
     pub(super) fn is_empty(&self) -> bool {
         self.filled == 0
     }
+
+    /// What is here of a header that is not complete.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.filled).unwrap_or_default()
+    }
 }
 
 /// What the payload of a frame is. An open set: frames of other types are skipped (RFC KA-6).

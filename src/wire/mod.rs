@@ -1,7 +1,8 @@
 //! The bytes of ttrpc: frames, and the messages that stand in them.
 //!
 //! Nothing in here knows a socket, a clock or a stream's state: bytes go in and frames come out, or
-//! the other way round. [`Decoder`] takes bytes in pieces of any size. The `encode_` functions give a
+//! the other way round. [`Decoder`] takes bytes in pieces of any size, and [`Cutter`] finds frames for
+//! who only passes them on. The `encode_` functions give a
 //! whole frame, written in one pass into one allocation of the right size. [`Request::decode`] and
 //! [`Response::decode`] read the envelope that a frame carries, without copying its payload.
 //!
@@ -22,6 +23,7 @@
 //!
 //! What a receiver does with a frame is decided elsewhere; the rules are in `RFC.md`, by their ids.
 
+mod cutter;
 pub(crate) mod decoder;
 pub(crate) mod encode;
 pub(crate) mod envelope;
@@ -29,6 +31,7 @@ mod fields;
 pub(crate) mod frame;
 pub(crate) mod header;
 
+pub use cutter::{Cut, Cutter};
 pub use decoder::{Decoded, Decoder, ProtocolError, Skipped};
 pub(crate) use encode::encode_data_into;
 pub use encode::{

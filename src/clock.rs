@@ -1,6 +1,6 @@
 //! The one place that reads the time.
 
-use std::time::Duration;
+use std::time::{Duration, Instant as StdInstant};
 
 use tokio::time::Instant;
 
@@ -22,6 +22,11 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Duration {
         self.origin.elapsed()
+    }
+
+    /// What somebody else has read from tokio's clock. Before the connection began is when it began.
+    pub(crate) fn at(&self, instant: StdInstant) -> Duration {
+        Instant::from_std(instant).saturating_duration_since(self.origin)
     }
 
     /// `None` if the instant cannot be represented: what cannot be represented is never due.

@@ -166,8 +166,10 @@ impl Snapshot {
 
     /// What is believed about the peer.
     pub fn state(&self) -> State {
-        match (&self.known.end, self.known.view.state) {
-            (_, keepalive::State::Dead(reason)) => State::Dead(reason),
+        match (&self.known.end, &self.known.view.state) {
+            // On a shared stream it may have been convicted on another connection.
+            (Some(ConnectionError::Dead { reason, .. }), _)
+            | (_, keepalive::State::Dead(reason)) => State::Dead(*reason),
             (Some(end), _) => State::Closed(end.clone()),
             (None, keepalive::State::Suspect) => State::Suspect,
             (None, _) => State::Alive,

@@ -41,6 +41,18 @@ pub(crate) const LOOK_TURNS: u32 = 16;
 /// is, and would keep a core busy.
 pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(10);
 
+/// The pause after a read or write that failed for a reason which passes: the kernel lacks memory, and is
+/// asked for some again when others may have given theirs back.
+pub(crate) const FAULT_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long a transport may leave a look unanswered. Calls that are judged by it wait as long: little
+/// beside their time, and enough for a task on another thread that has the descriptor.
+pub(crate) const LOOK_PATIENCE: Duration = Duration::from_millis(10);
+
+/// How long the end of a stream may take that says farewell. A peer that does not read must not keep a
+/// connection which is over.
+pub(crate) const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
+
 /// How long a connection on which nothing can be written any more waits for what the kernel still
 /// holds, and a reactor has not delivered.
 pub(crate) const REST_PATIENCE: Duration = Duration::from_secs(1);

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
 use ttrpc_keepalive::transport::{ByteStream, Look};
 use ttrpc_keepalive::wire::{Flags, PING_STREAM_ID, pong};
-use ttrpc_keepalive::{Client, DeadReason, State, Verdict};
+use ttrpc_keepalive::{Client, DeadReason, State, Unknown, Verdict};
 
 /// PING after one second, conviction one second later.
 fn watch() -> Keepalive {
@@ -504,4 +504,49 @@ async fn a_look_whose_bytes_no_read_finds_keeps_nobody_busy_and_convicts_nobody(
     let end = client.closed().await;
     assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
     drop(peer);
+}
+
+// A multiplexer whose owner of the descriptor is stuck, or who takes *nothing to read* for *not ready*.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_stays_pending_holds_up_neither_a_deadline_nor_a_conviction() {
+    for until in [ms(1500), secs(600)] {
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let start = Instant::now();
+        let pending = move || (start.elapsed() < until).then_some(Poll::Pending);
+        let transport = Hooked::new(here).on_pending_look(pending);
+        let client = Client::builder().keepalive(watch());
+        let client = client.attach(transport).unwrap();
+        let mut peer = Peer::new(there);
+        peer.answer_ping().await;
+
+        let start = Instant::now();
+        let error = say_within(&client, ms(500)).await.unwrap_err();
+        assert_passed(start, ms(510));
+        let unknown = Verdict::Unknown(Unknown::NotSeen);
+        assert_eq!(error.verdict(), Some(unknown), "{error}");
+        assert!(!client.snapshot().state().is_final());
+
+        let end = client.closed().await;
+        assert_eq!(end.dead_reason(), Some(DeadReason::Silent));
+        assert!(start.elapsed() <= ms(2200), "{:?}", start.elapsed());
+    }
+}
+
+// The twin: the answer comes while the look is out.
+#[tokio::test(start_paused = true)]
+async fn bytes_that_come_while_a_look_is_pending_are_evidence() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let transport = Hooked::new(here).on_pending_look(|| Some(Poll::Pending));
+    let client = Client::builder().keepalive(watch());
+    let client = client.attach(transport).unwrap();
+    let mut peer = Peer::new(there);
+    peer.answer_ping().await;
+    let start = Instant::now();
+    let ping = peer.frame().await;
+    // The last look is out since 2.0.
+    sleep_until(start + ms(2005)).await;
+    peer.pong(&ping).await;
+    sleep_until(start + ms(2100)).await;
+    assert_alive(&client);
+    assert_eq!(client.snapshot().counters().keepalive.convictions_silent, 0);
 }

@@ -187,6 +187,15 @@ fn decide_support(machine: &mut Machine, now: Duration) {
     }
 }
 
+/// Whether the socket was looked at when a call had run out of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    No,
+    Answered,
+    /// It cannot be said whether bytes wait.
+    Unanswered,
+}
+
 impl Side for Calls {
     type Stream = Call;
     type Input = ClientInput;
@@ -311,16 +320,21 @@ impl Side for Calls {
 
     fn end_unsent(state: &mut State<Self>, now: Duration, effects: &mut Effects) {
         for expired in mem::take(&mut state.side.undecided) {
-            state.expire(now, expired, false, effects);
+            state.expire(now, expired, Looked::No, effects);
         }
         while let Some(expired) = state.side.deadlines.poll_expired() {
-            state.expire(now, expired, false, effects);
+            state.expire(now, expired, Looked::No, effects);
         }
     }
 
-    fn end_late(state: &mut State<Self>, now: Duration, effects: &mut Effects) {
+    fn end_late(state: &mut State<Self>, now: Duration, answered: bool, effects: &mut Effects) {
+        let looked = if answered {
+            Looked::Answered
+        } else {
+            Looked::Unanswered
+        };
         while let Some(expired) = state.side.deadlines.poll_deferred() {
-            state.expire(now, expired, true, effects);
+            state.expire(now, expired, looked, effects);
         }
     }
 

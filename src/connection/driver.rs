@@ -14,14 +14,17 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 mod extra_turn;
+mod farewell;
 mod reading;
 mod share;
+mod stage;
 mod telling;
 mod turn;
 mod writing;
 
 use self::extra_turn::ExtraTurn;
 use self::share::Share;
+use self::stage::Stage;
 use self::turn::{Incoming, LookResult, Reading, Writing};
 use super::effects::Effects;
 use super::give_way::give_way;
@@ -33,7 +36,7 @@ use crate::error::ConnectionError;
 use crate::keepalive::Look;
 use crate::liveness::Shown;
 use crate::transport::{self, Transport};
-use crate::tuning::{LOOK_PAUSE, LOOK_TURNS, REST_PATIENCE};
+use crate::tuning::{LOOK_PATIENCE, LOOK_PAUSE, LOOK_TURNS, REST_PATIENCE};
 
 /// Moves the bytes of one connection from its beginning to its end. As a future it yields why it ended.
 ///
@@ -64,13 +67,15 @@ pub(crate) struct Driver<S: SideDriver> {
     extra_turn: Option<Arc<ExtraTurn>>,
     /// How many such turns have passed since the look was due.
     yields: u32,
+    /// Since when the transport has left a look unanswered.
+    look_asked: Option<Duration>,
     /// Until then no deadline wakes this task.
     rest_until: Duration,
     /// Since when nothing can be written.
     failed_since: Option<Duration>,
     /// The state last told to watchers.
     shown: Shown,
-    ended: bool,
+    stage: Stage,
 }
 
 /// The driver's next step after a turn.
@@ -104,9 +109,10 @@ impl<S: SideDriver> Driver<S> {
             parks: false,
             extra_turn: None,
             yields: 0,
+            look_asked: None,
             rest_until: Duration::ZERO,
             failed_since: None,
-            ended: false,
+            stage: Stage::Open,
         }
     }
 
@@ -135,14 +141,19 @@ impl<S: SideDriver> Driver<S> {
         self.side.handle_run(begun.acts);
 
         let write_failed = self.writing.has_failed();
-        let reading = self.read(cx)?;
+        let reading = match self.read(cx) {
+            Err(end) if write_failed => return Err(self.writing.end_of(end)),
+            reading => reading?,
+        };
         if write_failed {
             // All that the peer sent before it stopped reading is delivered first.
             let looked = self.drained(cx, reading, LOOK_TURNS);
             if looked != LookResult::Drained && self.waits_for_rest() {
                 return match looked {
                     // The reactor has still to deliver what the kernel holds.
-                    LookResult::Undecided if reading == Reading::Drained => self.pause(cx),
+                    LookResult::Undecided | LookResult::Unanswered if reading != Reading::More => {
+                        self.pause(cx)
+                    }
                     LookResult::Wait => self.wait(cx),
                     _ => self.yield_now(cx),
                 };
@@ -156,10 +167,11 @@ impl<S: SideDriver> Driver<S> {
         if self.look_due {
             match self.look(cx, reading) {
                 // A call that is late at the very look that convicts fails with its connection.
-                LookResult::Drained | LookResult::Undecided => {
+                looked @ (LookResult::Drained | LookResult::Undecided | LookResult::Unanswered) => {
                     self.tell()?;
+                    let answered = looked == LookResult::Drained;
                     let effects = &mut self.effects;
-                    S::Side::end_late(&mut self.shared.lock(), now, effects);
+                    S::Side::end_late(&mut self.shared.lock(), now, answered, effects);
                     self.effects.run();
                 }
                 LookResult::Yield => return self.yield_now(cx),
@@ -167,6 +179,7 @@ impl<S: SideDriver> Driver<S> {
             }
         }
         self.yields = 0;
+        self.look_asked = None;
         // The write that ended parking may have been written after this turn's read.
         let resumed = reading == Reading::Parked && !self.park();
         let goes_on = resumed || self.writing.has_failed() || !wrote_all;
@@ -191,17 +204,43 @@ impl<S: SideDriver> Driver<S> {
         match reading {
             Reading::Parked => LookResult::Drained,
             Reading::More => self.patience(),
+            Reading::Failed => LookResult::Undecided,
             Reading::Drained => match self.transport.poll_look(cx) {
                 Poll::Ready(transport::Look::Empty) => LookResult::Drained,
-                Poll::Ready(transport::Look::Blind) => match &self.extra_turn {
-                    Some(turn) if self.yields > 0 && !turn.is_over() => LookResult::Wait,
-                    _ if self.yields < turns => LookResult::Yield,
-                    _ => LookResult::Drained,
-                },
+                Poll::Ready(transport::Look::Blind) => {
+                    self.extra_turns(turns).unwrap_or(LookResult::Drained)
+                }
                 Poll::Ready(_) => self.patience(),
-                Poll::Pending => LookResult::Wait,
+                Poll::Pending => self.await_look(cx, turns),
             },
         }
+    }
+
+    /// So many turns of the scheduler, if they are not over.
+    fn extra_turns(&self, turns: u32) -> Option<LookResult> {
+        match &self.extra_turn {
+            Some(turn) if self.yields > 0 && !turn.is_over() => Some(LookResult::Wait),
+            _ if self.yields < turns => Some(LookResult::Yield),
+            _ => None,
+        }
+    }
+
+    /// The transport answers later: no later than is good for those who wait for what is judged by it.
+    fn await_look(&mut self, cx: &mut Context<'_>, turns: u32) -> LookResult {
+        let asked = *self.look_asked.get_or_insert(self.now);
+        let until = asked.saturating_add(LOOK_PATIENCE);
+        if self.now >= until {
+            return self.extra_turns(turns).unwrap_or(LookResult::Unanswered);
+        }
+        self.arm_by(cx, until);
+        LookResult::Wait
+    }
+
+    /// When the process at the other end was last heard by whoever shares the stream with this
+    /// connection.
+    fn last_heard(&self) -> Option<Duration> {
+        let heard = self.transport.last_heard()?;
+        Some(self.shared.clock().at(heard))
     }
 
     fn patience(&self) -> LookResult {
@@ -220,14 +259,16 @@ impl<S: SideDriver> Driver<S> {
         if let LookResult::Yield | LookResult::Wait = looked {
             return looked;
         }
-        if looked == LookResult::Undecided && reading == Reading::Drained {
+        if looked == LookResult::Undecided && reading != Reading::More {
             self.rest_until = self.now.saturating_add(LOOK_PAUSE);
         }
         let look = Look {
-            drained: looked == LookResult::Drained,
+            drained: matches!(looked, LookResult::Drained | LookResult::Unanswered),
             write_refused,
         };
-        self.shared.lock().handle_look(self.now, look);
+        // Behind the look, which may have found bytes for others.
+        let heard = self.last_heard();
+        self.shared.lock().handle_look(self.now, heard, look);
         looked
     }
 
@@ -256,6 +297,7 @@ impl<S: SideDriver> Driver<S> {
                 armed: self.armed,
                 rest_until: self.rest_until,
                 looks_since,
+                heard: self.last_heard(),
                 goes_on,
                 blocked: !self.writing.is_free(),
                 flushed: self.writing.is_flushed(),
@@ -274,6 +316,13 @@ impl<S: SideDriver> Driver<S> {
                 Rest::End => return Err(ConnectionError::LocalClose),
                 Rest::Arm(at) => self.arm(cx, at),
             }
+        }
+    }
+
+    /// The driver is called at this time at the latest.
+    fn arm_by(&mut self, cx: &mut Context<'_>, at: Duration) {
+        if self.armed.is_none_or(|armed| at < armed) {
+            self.arm(cx, at);
         }
     }
 
@@ -308,29 +357,25 @@ impl<S: SideDriver> Future for Driver<S> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionError> {
         let this = &mut *self;
-        match this.turn(cx) {
-            Ok(Next::Sleep) => Poll::Pending,
-            Ok(Next::Turn) => {
-                give_way(cx);
-                Poll::Pending
-            }
-            Err(end) => {
-                let end = if this.shared.lock().is_announced() {
-                    end.announced()
-                } else {
-                    end
-                };
-                this.end(&end);
-                Poll::Ready(end)
+        if let Stage::Open = this.stage {
+            match this.turn(cx) {
+                Ok(Next::Sleep) => return Poll::Pending,
+                Ok(Next::Turn) => {
+                    give_way(cx);
+                    return Poll::Pending;
+                }
+                Err(end) => this.end(end),
             }
         }
+        this.poll_farewell(cx)
     }
 }
 
 impl<S: SideDriver> Drop for Driver<S> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.end(&ConnectionError::Abandoned);
+        if let Stage::Open = self.stage {
+            self.end(ConnectionError::Abandoned);
         }
+        self.give_up();
     }
 }

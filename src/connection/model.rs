@@ -327,6 +327,7 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
 /// A stream with nothing to do.
 const IDLE: SleepRequest = SleepRequest {
     looks_since: None,
+    heard: None,
     armed: Some(Duration::ZERO),
     rest_until: Duration::ZERO,
     goes_on: false,

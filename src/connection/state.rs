@@ -74,8 +74,10 @@ pub(crate) trait Side: fmt::Debug + Send + Sized + 'static {
     /// Ends what has run out of time before a byte of it was written. Asked before a write.
     fn end_unsent(_state: &mut State<Self>, _now: Duration, _effects: &mut Effects) {}
 
-    /// The socket was looked at: ends what has run out of time.
-    fn end_late(_state: &mut State<Self>, _now: Duration, _effects: &mut Effects) {}
+    /// The socket was looked at: ends what has run out of time. `answered` if the look says that there
+    /// was nothing: else nothing is held against the peer.
+    fn end_late(_state: &mut State<Self>, _now: Duration, _answered: bool, _effects: &mut Effects) {
+    }
 
     /// Whether something is to be judged that needs a look.
     fn look_due(&self) -> bool {
@@ -224,6 +226,8 @@ pub(super) struct SleepRequest {
     pub(super) rest_until: Duration,
     /// When a look was due that goes on: the driver is called when it may go further.
     pub(super) looks_since: Option<Duration>,
+    /// When the peer's process was last heard by whoever shares the stream.
+    pub(super) heard: Option<Duration>,
     /// Whether it has something to do of which the state does not know.
     pub(super) goes_on: bool,
     /// Whether the stream refuses bytes.

@@ -105,14 +105,36 @@ const fn conviction(reason: DeadReason) -> &'static str {
     }
 }
 
+/// What a stream reports. An error that was made of a connection's end is that end: a connection on a
+/// shared stream, or on a layer that judges by itself, ends with the reason that is known there.
 impl From<io::Error> for ConnectionError {
     fn from(error: io::Error) -> Self {
+        let handed_on = error.get_ref().and_then(|inner| inner.downcast_ref());
+        if let Some(end) = handed_on {
+            return Self::clone(end);
+        }
         let error = Arc::new(error);
         match error.kind() {
             io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => Self::Reset(error),
             io::ErrorKind::BrokenPipe => Self::BrokenPipe(error),
             _ => Self::Io(error),
         }
+    }
+}
+
+/// The error of a stream whose connection has ended: of kind `TimedOut` for a conviction, `InvalidData`
+/// for what is not ttrpc, that of the operating system if it reported one, and else
+/// `ConnectionAborted`. It carries the reason, which [`io::Error::get_ref`] yields.
+impl From<ConnectionError> for io::Error {
+    fn from(end: ConnectionError) -> Self {
+        let kind = match &end {
+            ConnectionError::Dead { .. } => io::ErrorKind::TimedOut,
+            ConnectionError::Protocol(_) => io::ErrorKind::InvalidData,
+            _ => end
+                .io_error()
+                .map_or(io::ErrorKind::ConnectionAborted, Self::kind),
+        };
+        Self::new(kind, end)
     }
 }
 

@@ -41,6 +41,9 @@ pub enum Unknown {
     TooEarly,
     /// The peer is not known to answer a PING, or this side sends none.
     NoSupport,
+    /// The stream did not say in time whether the answer has come, as one side of a multiplexer whose
+    /// owner is busy.
+    NotSeen,
 }
 
 impl Verdict {
@@ -64,6 +67,7 @@ impl fmt::Display for Verdict {
             Self::LocalStall => "this side did not run",
             Self::Unknown(Unknown::TooEarly) => "the peer had too little time to respond",
             Self::Unknown(Unknown::NoSupport) => "the peer cannot be asked",
+            Self::Unknown(Unknown::NotSeen) => "the stream does not say whether an answer has come",
         })
     }
 }

@@ -6,14 +6,19 @@
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::BytesMut;
+
+use crate::error::ConnectionError;
 
 mod accept;
 mod address;
 mod byte_stream;
 mod credentials;
 mod descriptor;
+mod fault;
+mod into;
 mod listener;
 mod socket;
 mod socket_file;
@@ -24,6 +29,8 @@ pub use accept::Accept;
 pub(crate) use address::Address;
 pub use byte_stream::ByteStream;
 pub use credentials::PeerCredentials;
+pub(crate) use fault::Fault;
+pub use into::IntoTransport;
 pub use listener::{Listener, ListenerBuilder};
 pub use socket::Socket;
 
@@ -45,17 +52,71 @@ pub enum Look {
 ///
 /// Sockets and [`ByteStream`] are ready-made; implement it for a stream that sits on a descriptor
 /// of its own kind, or for one side of a multiplexer, whose look is answered by the owner of the
-/// descriptor. All methods are called by one task, the connection's driver.
+/// descriptor.
+///
+/// # Contract
+///
+/// One task calls all methods, the connection's driver; only a [`Shortcut`] is used by others too.
+/// None of them may block its thread or wait in another way than by `Pending`. A method that
+/// panics ends its connection, as [`ConnectionError::Abandoned`].
+///
+/// **The beginning.** [`peer_credentials`](Self::peer_credentials) and [`shortcut`](Self::shortcut)
+/// are asked once, in the task that makes the connection; before them
+/// [`enter`](Self::enter), if the driver is to run on another runtime.
+///
+/// **A turn** of the driver calls, in this order:
+///
+/// 1. [`poll_read`](Self::poll_read), until it is pending or the turn's share is read: at most
+///    sixteen times. What has come is known before anything is written or judged. A server whose
+///    peer takes no answers leaves it out.
+/// 2. [`poll_write`](Self::poll_write), until it is pending or nothing is left, and
+///    [`poll_flush`](Self::poll_flush) behind it.
+/// 3. Only if something is to be judged: [`try_send`](Self::try_send) if the last write was
+///    refused, [`poll_look`](Self::poll_look) if the last read found nothing.
+/// 4. [`last_heard`](Self::last_heard), and `poll_write` and `poll_flush` for a PING that is due.
+///
+/// **Bytes.** A slice of a write is a frame, or what is left of one, or several small frames; it is
+/// never empty, a frame never begins in the middle of one that has not ended, and there are 64
+/// slices at most. A transport need not look into them: frames are for
+/// [`wire`](crate::wire), and [`Cutter`](crate::wire::Cutter) finds where they begin for who has to
+/// know. What is taken by a write goes to the peer in this order and whole. What is read may be in
+/// pieces of any size.
+///
+/// **What it may hold back.** It may take bytes and hold them until `poll_flush`, which is called
+/// after each turn's writes and directly behind a PING, and polled again until it is ready. Bytes
+/// count as written when they are taken; a PING's time and a server's last answer count from the
+/// flush. So it may hold back as much as it is willing to lose: what it cannot pass on is to be
+/// refused by `poll_write` before that grows. Nothing may be held back on the way in: bytes that
+/// it has read for this connection are given by the next `poll_read`, and what it reads ahead is
+/// [`Look::Readable`].
+///
+/// **Wakers.** What is pending wakes the task of its last poll when it may go on. `poll_read`,
+/// `poll_write` and `poll_look` are all pending at the same time, with the same waker.
+///
+/// **The end** comes once: [`handle_end`](Self::handle_end) with the reason, then
+/// [`poll_shutdown`](Self::poll_shutdown), or [`abort`](Self::abort) for a peer that was convicted
+/// and for a driver that was dropped, then the drop. Nothing is read or written any more, so what
+/// was taken and not flushed is for `poll_shutdown` to pass on.
 ///
 /// There is no way to end one direction alone: a half-close would lose calls in flight (RFC KA-41).
+///
+/// # A shared stream
+///
+/// Several connections on one stream are one process at the other end, and in what concerns that
+/// process they know the same (RFC KA-21): each says by `last_heard` what was heard on any of them,
+/// and hands the reason of an end on, as the error of reads on the others. An [`io::Error`] that is
+/// made [of a `ConnectionError`](ConnectionError#impl-From<ConnectionError>-for-Error) ends a
+/// connection with that very reason.
 pub trait Transport: Send + 'static {
     /// Appends at most `limit` bytes to `buffer`, which has room for them.
     ///
-    /// `Ok(0)` is the end of the stream.
+    /// `Ok(0)` is the end of the stream. It is not called again after that.
     ///
     /// # Errors
     ///
-    /// Any error ends the connection.
+    /// An error ends the connection, behind all that was read before it. It is asked again at once
+    /// after [`Interrupted`](io::ErrorKind::Interrupted), and a little later after what
+    /// passes: `WouldBlock`, and a lack of memory (ENOMEM, ENOBUFS).
     fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -65,11 +126,14 @@ pub trait Transport: Send + 'static {
 
     /// Writes from the front of `slices`, as much as is taken without waiting.
     ///
-    /// After `Pending` nothing has been taken, and the next call may offer other bytes in front.
+    /// After `Pending` nothing has been taken, and the next call may offer other bytes in front:
+    /// a PING, or the frames behind a call that was given up.
     ///
     /// # Errors
     ///
-    /// An error stops writing; what has been received is still delivered.
+    /// An error stops writing; what has been received is still delivered, for a second at most. The
+    /// same ones as in [`poll_read`](Self::poll_read) stop nothing, and none of them says anything
+    /// of the peer.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -88,7 +152,10 @@ pub trait Transport: Send + 'static {
     /// Asks whether the kernel holds unread bytes: the descriptor itself, not a cache of its
     /// readiness, which says *empty* for bytes that are there.
     ///
-    /// It is asked after a read found nothing, before silence is held against the peer.
+    /// It is asked after a read found nothing, before silence is held against the peer. It may be
+    /// pending until the owner of a shared descriptor has looked, for 10 ms: after that
+    /// the driver goes on as if the transport were [blind](Look::Blind), and a call that is judged
+    /// then has the verdict [`Unknown`](crate::Verdict::Unknown) in place of one against the peer.
     fn poll_look(&mut self, _cx: &mut Context<'_>) -> Poll<Look> {
         Poll::Ready(Look::Blind)
     }
@@ -99,8 +166,18 @@ pub trait Transport: Send + 'static {
     /// # Errors
     ///
     /// `WouldBlock` if nothing was taken. The driver's next read or write must meet any other again:
-    /// it ends nothing by itself, and is no sign of life.
+    /// it ends nothing by itself, and says nothing of the peer.
     fn try_send(&mut self, _bytes: &[u8]) -> Option<io::Result<usize>> {
+        None
+    }
+
+    /// When the process at the other end last gave a sign of life on any connection that
+    /// shares the stream: a byte came, or one was taken after a refusal. By tokio's clock, as
+    /// `tokio::time::Instant::now().into_std()`.
+    ///
+    /// It is asked before the peer is judged or a PING is sent for its silence. `None`, as by
+    /// default, for a stream that carries this connection alone.
+    fn last_heard(&self) -> Option<Instant> {
         None
     }
 
@@ -126,7 +203,29 @@ pub trait Transport: Send + 'static {
         Ok(())
     }
 
-    /// Gives up at once: no flush, no farewell. The transport is dropped next.
+    /// The connection has ended, for this reason, and all who wait for something on it have been
+    /// told. Called once, and first of what ends the stream, so that the others on a shared one can
+    /// be told the same.
+    fn handle_end(&mut self, _end: &ConnectionError) {}
+
+    /// Ends the stream in order: passes on what was taken, says farewell as the stream does (the
+    /// `close_notify` of TLS, for example), and closes it for both directions, whoever else
+    /// has a copy of its descriptor.
+    ///
+    /// It is polled until it is ready, for a second at most, and not again after that. If
+    /// the stream itself has failed, or this side ends the connection
+    /// [at once](crate::Client::abort), it is polled once and not waited for. What is not done
+    /// then is given up by [`abort`](Self::abort).
+    ///
+    /// # Errors
+    ///
+    /// They change nothing.
+    fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives up at once: no flush, no farewell. The stream is closed for both directions, whoever
+    /// else has a copy of its descriptor. The transport is dropped next.
     fn abort(&mut self) {}
 }
 
@@ -189,58 +288,19 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
         (**self).enter()
     }
 
+    fn last_heard(&self) -> Option<Instant> {
+        (**self).last_heard()
+    }
+
+    fn handle_end(&mut self, end: &ConnectionError) {
+        (**self).handle_end(end);
+    }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        (**self).poll_shutdown(cx)
+    }
+
     fn abort(&mut self) {
         (**self).abort();
-    }
-}
-
-/// What can be made a [`Transport`]: tokio's sockets, its in-memory stream, and every transport.
-pub trait IntoTransport {
-    /// What it becomes.
-    type Transport: Transport;
-
-    /// Makes it a transport.
-    fn into_transport(self) -> Self::Transport;
-}
-
-impl<T: Transport> IntoTransport for T {
-    type Transport = T;
-
-    fn into_transport(self) -> T {
-        self
-    }
-}
-
-impl IntoTransport for tokio::net::UnixStream {
-    type Transport = Socket;
-
-    fn into_transport(self) -> Socket {
-        Socket::unix(self)
-    }
-}
-
-impl IntoTransport for tokio::net::TcpStream {
-    type Transport = Socket;
-
-    fn into_transport(self) -> Socket {
-        Socket::tcp(self)
-    }
-}
-
-#[cfg(feature = "vsock")]
-#[cfg_attr(docsrs, doc(cfg(feature = "vsock")))]
-impl IntoTransport for tokio_vsock::VsockStream {
-    type Transport = Socket;
-
-    fn into_transport(self) -> Socket {
-        Socket::vsock(self)
-    }
-}
-
-impl IntoTransport for tokio::io::DuplexStream {
-    type Transport = ByteStream<Self>;
-
-    fn into_transport(self) -> ByteStream<Self> {
-        ByteStream::new(self)
     }
 }

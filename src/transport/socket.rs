@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::{self, MaybeUninit};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -17,6 +18,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::descriptor::vsock_is_missing;
 use super::descriptor::{Family, wrong};
 use super::{Look, PeerCredentials, Shortcut, Transport};
+use crate::error::ConnectionError;
 
 /// The flag of a send that fails instead of raising SIGPIPE, which ends a process that does not
 /// ignore it: a library cannot know what its host chose. Apple's systems have an option of the socket
@@ -43,16 +45,17 @@ pub struct Socket {
     refused: bool,
     family: Family,
     peer_credentials: Option<PeerCredentials>,
+    /// A connection on it has ended, so that nobody can use the socket any more.
+    is_over: bool,
 }
 
 impl Socket {
     /// A unix socket: a path, an abstract name or one end of a pair.
     pub fn unix(stream: UnixStream) -> Self {
         let peer_credentials = stream.peer_cred().ok().map(PeerCredentials::from);
-        Self {
-            peer_credentials,
-            ..Self::registered(stream.into_std().map(OwnedFd::from), Family::Unix)
-        }
+        let mut socket = Self::registered(stream.into_std().map(OwnedFd::from), Family::Unix);
+        socket.peer_credentials = peer_credentials;
+        socket
     }
 
     /// A TCP socket. Small frames are sent at once, without waiting to be joined.
@@ -121,6 +124,7 @@ impl Socket {
             refused: false,
             family,
             peer_credentials: None,
+            is_over: false,
         }
     }
 
@@ -211,11 +215,31 @@ impl Transport for Socket {
         self.peer_credentials
     }
 
+    fn handle_end(&mut self, _end: &ConnectionError) {
+        self.is_over = true;
+    }
+
+    fn poll_shutdown(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.descriptor()?.shut_down())
+    }
+
     fn abort(&mut self) {
+        self.is_over = true;
         // Without it a TCP socket with unsent bytes lingers in the kernel after it is closed.
         if self.family == Family::Tcp {
             if let Ok(descriptor) = self.descriptor() {
                 let _ = SockRef::from(&descriptor.stream).set_linger(Some(Duration::ZERO));
+            }
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.is_over {
+            if let Ok(descriptor) = self.descriptor() {
+                // There is nobody to tell.
+                let _ = descriptor.shut_down();
             }
         }
     }
@@ -255,10 +279,20 @@ impl Descriptor {
         }
     }
 
+    /// Ends the connection and not only this descriptor: a copy, which a child that was forked has
+    /// without knowing it, would keep it open.
+    fn shut_down(&self) -> io::Result<()> {
+        SockRef::from(&self.stream).shutdown(Shutdown::Both)
+    }
+
     fn peek(&self) -> io::Result<usize> {
         let mut byte = [MaybeUninit::uninit()];
-        let peeked = SockRef::from(&self.stream).peek(&mut byte);
-        peeked.inspect_err(|error| self.note(error))
+        loop {
+            match SockRef::from(&self.stream).peek(&mut byte) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result.inspect_err(|error| self.note(error)),
+            }
+        }
     }
 
     /// The kernel tells these errors once, to whichever call comes first.

@@ -12,7 +12,7 @@ use ttrpc_keepalive::transport::{Look, PeerCredentials, Shortcut, Transport};
 
 /// What to answer instead of the stream, if anything.
 type OnIo = Box<dyn FnMut() -> Option<Poll<io::Result<usize>>> + Send>;
-type OnLook = Box<dyn FnMut(&mut Context<'_>) -> Look + Send>;
+type OnLook = Box<dyn FnMut(&mut Context<'_>) -> Poll<Look> + Send>;
 
 pub(crate) struct Hooked<T> {
     stream: T,
@@ -72,9 +72,20 @@ impl<T: Transport> Hooked<T> {
 
     pub(crate) fn on_look(
         mut self,
-        hook: impl FnMut(&mut Context<'_>) -> Look + Send + 'static,
+        mut hook: impl FnMut(&mut Context<'_>) -> Look + Send + 'static,
     ) -> Self {
-        self.on_look = Some(Box::new(hook));
+        self.on_look = Some(Box::new(move |cx| Poll::Ready(hook(cx))));
+        self
+    }
+
+    /// Looks are pending as long as the hook says so. Then nothing is there.
+    pub(crate) fn on_pending_look(
+        mut self,
+        mut hook: impl FnMut() -> Option<Poll<Look>> + Send + 'static,
+    ) -> Self {
+        self.on_look = Some(Box::new(move |_| {
+            hook().unwrap_or(Poll::Ready(Look::Empty))
+        }));
         self
     }
 
@@ -138,7 +149,7 @@ impl<T: Transport> Transport for Hooked<T> {
 
     fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Look> {
         match &mut self.on_look {
-            Some(hook) => Poll::Ready(hook(cx)),
+            Some(hook) => hook(cx),
             None => self.stream.poll_look(cx),
         }
     }

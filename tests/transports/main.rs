@@ -7,6 +7,7 @@
 
 mod accepting;
 mod connecting;
+mod copies;
 mod descriptors;
 mod ends;
 mod files;

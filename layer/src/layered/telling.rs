@@ -42,7 +42,7 @@ impl<S> Layered<S> {
             }
             _ => info!(reason = %end, "the connection has ended"),
         }
-        let error = error_of(&end);
+        let error = end.clone().into();
         if self.end.is_none() {
             self.ended = matches!(end, ConnectionError::PeerClosed | ConnectionError::Torn);
             self.end = Some(end);
@@ -60,7 +60,7 @@ impl<S> Layered<S> {
     /// which the peer has ended its side can still be written to.
     pub(super) fn check(&self) -> io::Result<()> {
         match &self.end {
-            Some(end) if !self.ended => Err(error_of(end)),
+            Some(end) if !self.ended => Err(end.clone().into()),
             _ => Ok(()),
         }
     }
@@ -75,17 +75,6 @@ impl<S> Layered<S> {
         self.publisher
             .publish(now, &self.machine, &self.traffic, end);
     }
-}
-
-fn error_of(end: &ConnectionError) -> io::Error {
-    let kind = match end {
-        ConnectionError::Dead { .. } => io::ErrorKind::TimedOut,
-        ConnectionError::Protocol(_) => io::ErrorKind::InvalidData,
-        _ => end
-            .io_error()
-            .map_or(io::ErrorKind::ConnectionAborted, io::Error::kind),
-    };
-    io::Error::new(kind, end.clone())
 }
 
 /// Why keepalive ended the connection, if this is the error of a [`Layered`]

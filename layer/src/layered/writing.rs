@@ -97,7 +97,9 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         self.last_offered = Some(now);
         let mut cx = Context::from_waker(&self.both);
         let slices = self.outgoing.slices(payload, begin);
-        match self.stream.as_mut().poll_write_vectored(&mut cx, &slices) {
+        let stream = &mut self.stream;
+        let written = retried(|| stream.as_mut().poll_write_vectored(&mut cx, &slices));
+        match written {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(count)) => {
                 let taken = self.outgoing.advance(count, payload);
@@ -145,7 +147,8 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             self.wakers.forget_wake();
         }
         let mut cx = Context::from_waker(&self.both);
-        let flushed = self.stream.as_mut().poll_flush(&mut cx);
+        let stream = &mut self.stream;
+        let flushed = retried(|| stream.as_mut().poll_flush(&mut cx));
         match &flushed {
             Poll::Ready(Ok(())) => {
                 self.unflushed = false;
@@ -200,6 +203,20 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         Ok(())
     }
 }
+
+/// A call that a signal came in between of is made again: what was written here is nobody's to repeat.
+fn retried<T>(mut call: impl FnMut() -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    for _ in 0..INTERRUPTIONS {
+        match call() {
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+    call()
+}
+
+/// Signals that may come in between of one call. More of them are a stream that is broken.
+const INTERRUPTIONS: u32 = 16;
 
 /// The wrapped side wrote something that is not ttrpc.
 fn refuse(error: ProtocolError) -> io::Error {

@@ -6,6 +6,7 @@
 )]
 
 mod calls;
+mod ends;
 mod frames;
 mod judging;
 mod pairs;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Call, Calls, Key, Probe, StreamEnd, Waiting};
+use super::{Call, Calls, Key, Looked, Probe, StreamEnd, Waiting};
 use crate::connection::effects::{Effects, Note};
 use crate::connection::outbox::Progress;
 use crate::connection::state::{Side, State};
 use crate::connection::stream::Table;
 use crate::error::{DeadlineError, Error, LateOutcome, LateRecord};
-use crate::keepalive::{Deadlines, Expired, Verdict};
+use crate::keepalive::{Deadlines, Expired, Unknown, Verdict};
 
 impl State<Calls> {
     /// Ends what has run out of time with the verdict on its peer, if that can be told now.
@@ -17,7 +17,7 @@ impl State<Calls> {
         &mut self,
         now: Duration,
         expired: Expired<Key>,
-        looked: bool,
+        looked: Looked,
         effects: &mut Effects,
     ) {
         let progress = match expired.key {
@@ -33,8 +33,10 @@ impl State<Calls> {
         };
         match progress {
             Progress::Out => self.side.undecided.push(expired),
-            Progress::Begun | Progress::Written if !looked => self.side.deadlines.defer(expired),
-            _ => self.judge(now, &expired, progress, effects),
+            Progress::Begun | Progress::Written if looked == Looked::No => {
+                self.side.deadlines.defer(expired);
+            }
+            _ => self.judge(now, &expired, progress, looked, effects),
         }
     }
 
@@ -43,6 +45,7 @@ impl State<Calls> {
         now: Duration,
         expired: &Expired<Key>,
         progress: Progress,
+        looked: Looked,
         effects: &mut Effects,
     ) {
         let mut facts = expired.write_facts(progress == Progress::Written);
@@ -54,7 +57,12 @@ impl State<Calls> {
             // of this side.
             (facts.offered_since_asked, facts.taken_since_asked) = (true, true);
         }
-        let verdict = self.machine.verdict(now, &expired.deadline, facts);
+        let verdict = match self.machine.verdict(now, &expired.deadline, facts) {
+            Verdict::Unresponsive if looked == Looked::Unanswered => {
+                Verdict::Unknown(Unknown::NotSeen)
+            }
+            verdict => verdict,
+        };
         self.machine.handle_verdict(now, verdict);
         let mut late = self.late(now, verdict, None);
         let stream_id = match expired.key {
@@ -169,7 +177,7 @@ impl State<Calls> {
     pub(in crate::connection) fn run_for_driver(&mut self, now: Duration, effects: &mut Effects) {
         Calls::handle_run(self, now);
         Calls::end_unsent(self, now, effects);
-        Calls::end_late(self, now, effects);
+        Calls::end_late(self, now, true, effects);
     }
 }
 

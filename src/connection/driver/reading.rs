@@ -1,6 +1,5 @@
 //! The part of a turn that reads from the stream, and how much it reads.
 
-use std::io;
 use std::task::{Context, Poll};
 
 use tracing::{debug, trace};
@@ -11,7 +10,8 @@ use crate::connection::inbox::Received;
 use crate::connection::side::SideDriver;
 use crate::connection::state::Side;
 use crate::error::ConnectionError;
-use crate::tuning::{TURN_BYTES, TURN_FRAMES, TURN_STEPS};
+use crate::transport::Fault;
+use crate::tuning::{FAULT_PAUSE, TURN_BYTES, TURN_FRAMES, TURN_STEPS};
 use crate::wire::{Decoded, Frame, MessageType, Skipped};
 
 impl<S: SideDriver> Driver<S> {
@@ -40,8 +40,14 @@ impl<S: SideDriver> Driver<S> {
                 }
                 Poll::Ready(Ok(0)) => return Err(ConnectionError::PeerClosed),
                 Poll::Ready(Ok(read)) => share = share.saturating_sub(read),
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Poll::Ready(Err(error)) => return Err(error.into()),
+                Poll::Ready(Err(error)) => match Fault::of(&error) {
+                    Fault::Interrupted => continue,
+                    Fault::Passing => {
+                        self.arm_by(cx, self.now.saturating_add(FAULT_PAUSE));
+                        return Ok(Reading::Failed);
+                    }
+                    Fault::Lasting => return Err(error.into()),
+                },
             }
             if !self.take_frames(true)? {
                 return Ok(Reading::More);

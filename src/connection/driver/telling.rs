@@ -5,6 +5,7 @@ use std::mem;
 use tracing::{debug, info, warn};
 
 use super::Driver;
+use super::stage::{Farewell, Stage};
 use crate::connection::effects::Effects;
 use crate::connection::side::SideDriver;
 use crate::connection::state::State;
@@ -57,32 +58,33 @@ impl<S: SideDriver> Driver<S> {
 
     /// Ends the connection: the state is known, then the calls fail, then the stream goes. Nothing on
     /// this path writes, flushes or waits.
-    pub(super) fn end(&mut self, end: &ConnectionError) {
-        self.ended = true;
+    pub(super) fn end(&mut self, end: ConnectionError) {
+        let end = if self.shared.lock().is_announced() {
+            end.announced()
+        } else {
+            end
+        };
+        self.stage = Stage::Farewell(Farewell::new(&end, self.shared.lock().closing()));
         let (view, traffic, events) = {
             let mut state = self.shared.lock();
             // What the last turn learned before it met the end.
             let events = events(&mut state.machine);
             let view = state.machine.view();
-            state.finish(end, &mut self.effects);
+            state.finish(&end, &mut self.effects);
             (view, state.traffic(), events)
         };
         events.into_iter().for_each(log);
-        match end {
+        match &end {
             ConnectionError::Dead { reason, evidence } => {
                 warn!(%reason, %evidence, "the peer is convicted");
             }
             _ => info!(reason = %end, "the connection has ended"),
         }
         let publisher = self.shared.publisher();
-        publisher.tell(self.now, view, &traffic, Some(end));
+        publisher.tell(self.now, view, &traffic, Some(&end));
         self.effects.run();
         self.side.end(&self.shared);
-        if let ConnectionError::Dead { .. } | ConnectionError::Abandoned = end {
-            self.transport.abort();
-        }
-        // `closed` returns only when everything else has been told.
-        self.shared.publisher().end_told();
+        self.transport.handle_end(&end);
     }
 }
 

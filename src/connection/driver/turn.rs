@@ -2,6 +2,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -17,6 +18,8 @@ pub(super) enum Reading {
     More,
     /// Nothing is read before answers are taken.
     Parked,
+    /// The stream could not be read just now, for a reason on this side.
+    Failed,
 }
 
 /// A frame that was taken apart and is not applied yet.
@@ -39,6 +42,8 @@ pub(super) enum LookResult {
     /// The look has lasted long enough, and there still is something: nothing is held against the
     /// peer, and nothing else waits.
     Undecided,
+    /// The transport has not said in time, and a read after a turn of the scheduler found nothing.
+    Unanswered,
     /// Bytes may have come: read again after a turn of the scheduler.
     Yield,
     /// The transport answers later, and wakes the driver.
@@ -51,6 +56,8 @@ pub(super) struct Writing {
     pub(super) blocked: Option<By>,
     /// The stream itself holds bytes back.
     pub(super) unflushed: bool,
+    /// Nothing is written before that, for a reason on this side.
+    pub(super) paused_until: Option<Duration>,
     failed: Option<ConnectionError>,
 }
 
@@ -66,7 +73,7 @@ pub(super) enum By {
 impl Writing {
     /// Whether a write would be tried at once.
     pub(super) fn is_free(&self) -> bool {
-        self.blocked.is_none() && self.failed.is_none()
+        self.blocked.is_none() && self.paused_until.is_none() && self.failed.is_none()
     }
 
     /// Whether the stream has passed on all that it took.
@@ -81,6 +88,17 @@ impl Writing {
     /// Nothing can be written any more.
     pub(super) fn fail(&mut self, error: io::Error) {
         self.failed = Some(error.into());
+    }
+
+    /// Why a connection is over on which nothing could be written and whose stream has now `ended`. A
+    /// peer that closes breaks the pipe too, and has closed. A reset, or what else a write met, is
+    /// told once: what is read behind it is a plain end.
+    pub(super) fn end_of(&mut self, ended: ConnectionError) -> ConnectionError {
+        match (ended, self.failed.take()) {
+            (ended, None | Some(ConnectionError::BrokenPipe(_))) => ended,
+            (ConnectionError::PeerClosed | ConnectionError::Torn, Some(failed)) => failed,
+            (ended, _) => ended,
+        }
     }
 
     pub(super) fn take_failure(&mut self) -> Option<ConnectionError> {

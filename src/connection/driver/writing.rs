@@ -8,11 +8,15 @@ use super::turn::By;
 use crate::connection::outbox::Batch;
 use crate::connection::shared::Permit;
 use crate::connection::side::SideDriver;
-use crate::tuning::TURN_STEPS;
+use crate::transport::Fault;
+use crate::tuning::{FAULT_PAUSE, TURN_STEPS};
 
 impl<S: SideDriver> Driver<S> {
     /// Writes until nothing is left, or nothing is taken. `false` if this turn's share is used up.
     pub(super) fn write(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.pauses(cx) {
+            return true;
+        }
         for _ in 0..TURN_STEPS {
             if self.writing.has_failed() {
                 return true;
@@ -38,8 +42,10 @@ impl<S: SideDriver> Driver<S> {
                     self.unblock(By::Write);
                 }
                 Err(None) => self.block(By::Write),
-                Err(Some(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(Some(error)) => self.fail(error),
+                Err(Some(error)) => self.meet(cx, error),
+            }
+            if self.writing.paused_until.is_some() {
+                return true;
             }
             let blocked = self.writing.blocked == Some(By::Write);
             // The frames behind the PING may take long.
@@ -79,16 +85,46 @@ impl<S: SideDriver> Driver<S> {
         if !self.writing.unflushed {
             return;
         }
-        match self.transport.poll_flush(cx) {
-            Poll::Ready(Ok(())) => {
-                self.writing.unflushed = false;
-                self.unblock(By::Flush);
-                self.shared.lock().handle_flushed(self.now);
+        for _ in 0..TURN_STEPS {
+            match self.transport.poll_flush(cx) {
+                Poll::Ready(Ok(())) => {
+                    self.writing.unflushed = false;
+                    self.unblock(By::Flush);
+                    self.shared.lock().handle_flushed(self.now);
+                    return;
+                }
+                Poll::Ready(Err(error)) if Fault::of(&error) == Fault::Interrupted => {}
+                Poll::Ready(Err(error)) => return self.meet(cx, error),
+                Poll::Pending => return self.block(By::Flush),
             }
-            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
-            Poll::Ready(Err(error)) => self.fail(error),
-            Poll::Pending => self.block(By::Flush),
         }
+        self.pause_writing(cx);
+    }
+
+    /// What a write or a flush has met.
+    fn meet(&mut self, cx: &mut Context<'_>, error: io::Error) {
+        match Fault::of(&error) {
+            Fault::Interrupted => {}
+            Fault::Passing => self.pause_writing(cx),
+            Fault::Lasting => self.fail(error),
+        }
+    }
+
+    /// Nothing is offered for a while. The peer has refused nothing, so nothing is held against it.
+    fn pause_writing(&mut self, cx: &mut Context<'_>) {
+        let until = self.now.saturating_add(FAULT_PAUSE);
+        self.writing.paused_until = Some(until);
+        self.arm_by(cx, until);
+    }
+
+    /// Whether such a while is not over.
+    fn pauses(&mut self, cx: &mut Context<'_>) -> bool {
+        let until = self.writing.paused_until.filter(|until| self.now < *until);
+        self.writing.paused_until = until;
+        if let Some(until) = until {
+            self.arm_by(cx, until);
+        }
+        until.is_some()
     }
 
     fn block(&mut self, by: By) {
@@ -118,11 +154,17 @@ impl<S: SideDriver> Driver<S> {
         };
         let permit = Permit::new(&self.shared, self.now, batch);
         let transport = &mut self.transport;
-        let taken = permit.write_front(|bytes| match transport.try_send(bytes) {
-            Some(Ok(taken)) => taken,
-            // Another error is met by the next write; it is no sign of the peer's life. And without a
-            // descriptor this turn's write was refused.
-            Some(Err(_)) | None => 0,
+        let taken = permit.write_front(|bytes| {
+            for _ in 0..TURN_STEPS {
+                match transport.try_send(bytes) {
+                    Some(Ok(taken)) => return taken,
+                    Some(Err(error)) if Fault::of(&error) == Fault::Interrupted => {}
+                    // Another error is met by the next write; it is no sign of the peer's life. And
+                    // without a descriptor this turn's write was refused.
+                    Some(Err(_)) | None => break,
+                }
+            }
+            0
         });
         if taken > 0 {
             self.writing.unflushed = true;

@@ -95,7 +95,8 @@ impl<S: Side> State<S> {
 
     /// Nothing more is looked for in this turn. Tells the rules that deadlines were seen, and queues the
     /// PING that one of them wants.
-    fn settle(&mut self, now: Duration) {
+    fn settle(&mut self, now: Duration, heard: Option<Duration>) {
+        self.handle_heard(now, heard);
         self.machine.handle_timeout(now);
         if let Some(wanted) = self.side.poll_wish() {
             self.machine.handle_ping_wish(now, wanted);
@@ -103,8 +104,21 @@ impl<S: Side> State<S> {
         self.queue_ping(now);
     }
 
-    pub(in crate::connection) fn handle_look(&mut self, now: Duration, look: Look) {
+    pub(in crate::connection) fn handle_look(
+        &mut self,
+        now: Duration,
+        heard: Option<Duration>,
+        look: Look,
+    ) {
+        self.handle_heard(now, heard);
         self.machine.handle_look(now, look);
+    }
+
+    /// RFC KA-21: when whoever shares the stream last heard the process at the other end.
+    fn handle_heard(&mut self, now: Duration, heard: Option<Duration>) {
+        if let Some(at) = heard {
+            self.machine.handle_heard(now, at);
+        }
     }
 
     /// Whether the connection closes and has nothing left to do. Answers are sent before a server
@@ -122,7 +136,7 @@ impl<S: Side> State<S> {
     /// The driver wants to sleep. All that it must act on is read here, under the lock (law 4).
     pub(in crate::connection) fn sleep(&mut self, now: Duration, io: &SleepRequest) -> Rest {
         if io.looks_since.is_none() {
-            self.settle(now);
+            self.settle(now, io.heard);
         }
         self.shrink();
         if self.closing == Closing::Now || self.is_drained(io) {
@@ -161,6 +175,25 @@ impl<S: Side> State<S> {
         if self.leaving.is_empty() && self.leaving.capacity() > KEPT_ENTRIES {
             self.leaving = VecDeque::new();
         }
+    }
+
+    /// The connection has ended, and its stream is still being ended. Returns whether there is time for
+    /// that: this side may want it to end at once, now or later, and then calls the driver.
+    pub(in crate::connection) fn wait_for_farewell(
+        &mut self,
+        waker: &Waker,
+        effects: &mut Effects,
+    ) -> bool {
+        effects.keep(&mut self.waker, waker);
+        self.driver = DriverState::Asleep {
+            until: None,
+            lets_write: false,
+        };
+        self.closing != Closing::Now
+    }
+
+    pub(in crate::connection) fn end_farewell(&mut self) {
+        self.driver = DriverState::Ended;
     }
 
     /// The connection has ended. Everybody who waits has this for a result.

@@ -30,9 +30,32 @@ impl Machine {
             // It only moves later what is due, and what is armed earlier than needed is right.
             self.heard = Some(now);
         } else {
-            self.note_evidence(now);
+            self.note_evidence(now, now);
             self.settle(now);
         }
+    }
+
+    /// The process at the other end gave a sign of life at `at`, on another connection of a stream that
+    /// several share (RFC KA-21). What is older than the PING that is out, or than the write that is
+    /// blocked, is no answer to it.
+    pub fn handle_heard(&mut self, now: Duration, at: Duration) {
+        let now = self.advance(now);
+        let at = at.min(now);
+        if at <= self.last_evidence() || self.is_over() {
+            return;
+        }
+        let asked = match self.ping {
+            Ping::Out { since, .. } => Some(since),
+            Ping::Rest | Ping::Unwritten { .. } => None,
+        };
+        // The earlier of what is held against the peer: both began at one of the two.
+        let held = [asked, self.blocked_since].into_iter().flatten().min();
+        if held.is_none_or(|held| held <= at) {
+            self.note_evidence(now, at);
+        } else {
+            self.heard = Some(at);
+        }
+        self.settle(now);
     }
 
     /// A PING was received: the peer knows it, and expects that it is asked as well.
@@ -123,7 +146,7 @@ impl Machine {
     pub fn handle_write_progress(&mut self, now: Duration, still_blocked: bool) {
         let now = self.advance(now);
         if self.blocked_since.is_some() {
-            self.note_evidence(now);
+            self.note_evidence(now, now);
         }
         self.write_stall = None;
         self.blocked_since = still_blocked.then_some(now);

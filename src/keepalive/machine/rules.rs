@@ -138,19 +138,20 @@ impl Machine {
         }
     }
 
-    pub(super) fn note_evidence(&mut self, now: Duration) {
+    /// A sign of life was given `at`, now or earlier.
+    pub(super) fn note_evidence(&mut self, now: Duration, at: Duration) {
         if self.is_over() {
             return;
         }
         self.note_local_stall(now);
-        self.heard = Some(now);
+        self.heard = Some(at);
         self.doubted = false;
-        if self.bytes_restart_stall() {
+        if self.bytes_restart_stall() && self.blocked_since.is_none_or(|since| since <= at) {
             self.write_stall = None;
         }
         // A PING that is not written yet stays: it was asked for a reason that these bytes may not
         // answer.
-        if let Ping::Out { .. } = self.ping {
+        if matches!(self.ping, Ping::Out { since, .. } if since <= at) {
             self.ping = Ping::Rest;
         }
         if self.life != Life::Alive {

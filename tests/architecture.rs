@@ -334,3 +334,17 @@ fn mentions(file: &Path, prefix: &str) -> Vec<(usize, String)> {
     }
     found
 }
+
+// What resolves to an older release has a fault that a peer can use: one of nested groups ends the
+// process, and a length that overflows writes where it must not.
+#[test]
+fn dependencies_are_no_older_than_their_last_mended_fault() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let manifest = fs::read_to_string(manifest).unwrap();
+    for (name, floor) in [("protobuf", "\">=3.7.2, <4\""), ("bytes", "\"1.11.1\"")] {
+        let name = format!("{name} = ");
+        let line = manifest.lines().find(|line| line.starts_with(&name));
+        let line = line.expect("it is a dependency");
+        assert!(line.contains(floor), "{line}");
+    }
+}

@@ -12,7 +12,7 @@ use tokio::io::DuplexStream;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{
-    Flags, LENGTH_LIMIT, MAX_PAYLOAD, MessageType, PING_STREAM_ID, RequestHead, Response,
+    Flags, LENGTH_LIMIT, MAX_PAYLOAD, MessageType, PING_STREAM_ID, Raw, RequestHead, Response,
     encode_request, encode_status, ping,
 };
 use ttrpc_keepalive::{Code, ConnectionError, Error, Status, Support};
@@ -324,7 +324,7 @@ async fn an_envelope_that_cannot_be_decoded_fails_its_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_cannot_be_decoded_fails_its_call() {
-    let raw = ttrpc_keepalive::wire::Raw(b"\x0a\x05ab");
+    let raw = Raw(b"\x0a\x05ab");
     let (mut peer, _) = served_until();
     let head = RequestHead {
         service: "demo.Echo",
@@ -342,6 +342,24 @@ async fn a_message_that_cannot_be_decoded_fails_its_call() {
     peer.send(response).await;
     let error = call.await.unwrap().unwrap_err();
     assert!(matches!(&error, Error::InvalidMessage(_)), "{error:?}");
+}
+
+// A message of groups in groups, one level a byte: older releases of rust-protobuf take a call on the
+// stack for each, and end the process.
+#[tokio::test(start_paused = true)]
+async fn a_message_of_nested_groups_costs_its_call_and_no_stack() {
+    let mut peer = served(echo().build().unwrap());
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Say",
+        timeout_nano: 0,
+        metadata: &[],
+    };
+    let groups = vec![0x3b; 1 << 20];
+    let request = encode_request(1, Flags::NONE, &head, &Raw(&groups)).unwrap();
+    peer.send(request).await;
+    assert_eq!(code(&mut peer, 1).await, Code::INVALID_ARGUMENT);
+    goes_on(&mut peer, 3).await;
 }
 
 // RFC KA-48, KA-49

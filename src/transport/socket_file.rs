@@ -7,7 +7,8 @@
 //! - A listener removes its own file while its socket is still open.
 //! - Who takes a file for stale gives it a second name first, which is made of its number: one
 //!   process can do that, and until it has decided all others leave the file alone. It is tried by
-//!   that name, so it is that file and no other which is found to refuse connections.
+//!   its first name, since a longer one may be too long for a socket, and only if that is still its own
+//!   behind the attempt was it this file and no other which refused a connection.
 //! - Whoever finds the first name free then, one gets it: `bind` takes no name that exists.
 //!
 //! A lock file would have to be left behind for ever, and one that is bound under another name and
@@ -77,7 +78,6 @@ struct Claim(PathBuf);
 impl Claim {
     /// Claims the file at `path`. `None` if somebody else had claimed it, and has decided.
     async fn make(path: &Path, file: Identity) -> io::Result<Option<Self>> {
-        // Short, as the names of sockets have to be.
         let name = path.with_file_name(format!(".stale-{:x}", file.number));
         for _ in 0..SOCKET_FILE_CLAIMS {
             match fs::hard_link(path, &name) {
@@ -126,8 +126,10 @@ pub(super) async fn remove_stale(path: &Path) -> io::Result<()> {
         return in_use();
     }
     for pause in [SOCKET_FILE_START, Duration::ZERO] {
-        match UnixStream::connect(&claim.0).await {
+        match UnixStream::connect(path).await {
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+            // Its owner has just removed it.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
             // It was accepted, or waits to be: somebody listens. Or it cannot be tried.
             _ => return in_use(),

@@ -1,5 +1,6 @@
 //! Whose a socket's file is.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::Path;
@@ -10,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::{Client, Listener};
 
 use super::support::*;
-use super::{assert_in_use, bind_replacing, leave_stale, place, serve};
+use super::{assert_in_use, bind_replacing, io_error, leave_stale, place, serve};
 
 fn names_in(path: &Path) -> usize {
     std::fs::read_dir(path.parent().unwrap()).unwrap().count()
@@ -85,6 +86,34 @@ async fn a_server_that_is_just_starting_is_not_taken_for_stale() {
     starting.listen(8).unwrap();
     assert_in_use(other.await.unwrap());
     assert!(Client::builder().connect(&place.address).await.is_ok());
+}
+
+// The second name that a file has meanwhile is longer than the first, and a socket's may be no longer.
+#[tokio::test]
+async fn a_path_of_any_length_that_can_be_bound_can_be_replaced() {
+    let place = place();
+    let directory = place.path.parent().unwrap();
+    // 107 bytes are what a unix socket's address has room for.
+    for length in [100, 106, 107, 108] {
+        let fill = length - directory.as_os_str().len() - "//s".len();
+        let deep = directory.join("d".repeat(fill));
+        std::fs::create_dir(&deep).unwrap();
+        let path = deep.join("s");
+        assert_eq!(path.as_os_str().len(), length);
+        let address = format!("unix://{}", path.display());
+        if length > 107 {
+            let error = bind_replacing(&address).await.unwrap_err();
+            assert_eq!(io_error(&error).kind(), ErrorKind::InvalidInput);
+            continue;
+        }
+        leave_stale(&path);
+        let serving = serve(bind_replacing(&address).await.unwrap());
+        assert_in_use(bind_replacing(&address).await);
+        let client = Client::builder().connect(&address).await.unwrap();
+        assert!(say(&client).await.is_ok());
+        assert_eq!(names_in(&path), 1);
+        serving.abort();
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! How long to wait before the next attempt to connect.
 
+use std::process;
 use std::time::Duration;
 
 use crate::seed::seed;
@@ -70,6 +71,8 @@ pub struct Backoff {
     failed: u32,
     next: Duration,
     random: u64,
+    /// The process that drew the seed, unless it was given.
+    process: Option<u32>,
 }
 
 impl Backoff {
@@ -86,6 +89,7 @@ impl Backoff {
             failed: 0,
             next: initial,
             random: seed(),
+            process: Some(process::id()),
         }
     }
 
@@ -126,6 +130,7 @@ impl Backoff {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.random = seed;
+        self.process = None;
         self
     }
 
@@ -158,6 +163,12 @@ impl Backoff {
 
     /// The next number of the generator *SplitMix64*: waits need to differ, not to be secret.
     fn draw(&mut self) -> u64 {
+        let here = process::id();
+        if self.process.is_some_and(|process| process != here) {
+            // Forked workers would otherwise all wait as long as their parent.
+            self.random = seed();
+            self.process = Some(here);
+        }
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = self.random;
         let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -225,6 +236,23 @@ mod tests {
         assert_eq!(
             Backoff::new(SHORT, SHORT).attempts(0).delay_after(SHORT),
             None
+        );
+    }
+
+    #[test]
+    fn a_value_that_a_forked_worker_has_of_its_parent_draws_anew() {
+        let mine = Backoff::new(ms(1000), ms(1000));
+        let inherited = Backoff {
+            process: Some(process::id() ^ 1),
+            ..mine.clone()
+        };
+        assert_eq!(delays(mine.clone(), 9), delays(mine.clone(), 9));
+        assert_ne!(delays(mine.clone(), 9), delays(inherited.clone(), 9));
+        let (one, other) = (mine.seed(1), inherited.seed(1));
+        assert_eq!(
+            delays(one, 9),
+            delays(other, 9),
+            "a seed that was given stays"
         );
     }
 

@@ -1,6 +1,6 @@
 //! The one place that reads the time.
 
-use std::time::{Duration, Instant as StdInstant};
+use std::time::{Duration, Instant as StdInstant, SystemTime};
 
 use tokio::time::Instant;
 
@@ -33,4 +33,10 @@ impl Clock {
     pub(crate) fn instant(&self, at: Duration) -> Option<Instant> {
         self.origin.checked_add(at)
     }
+}
+
+/// A number for this moment, of which only the difference to others matters.
+pub(crate) fn moment() -> u128 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_nanos())
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -115,7 +115,11 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
 
     fn new(stream: S, keepalive: &Keepalive, role: Role) -> Result<Self, ConfigError> {
         keepalive.validate()?;
-        let seed = RandomState::new().hash_one(());
+        // A process that was forked has the keys of its parent.
+        let moment = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .ok();
+        let seed = RandomState::new().hash_one((std::process::id(), moment));
         let mut machine = Machine::new(keepalive, role, seed);
         machine.handle_connected(Duration::ZERO);
         let wakers = Arc::new(Wakers::default());

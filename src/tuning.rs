@@ -54,7 +54,8 @@ pub(crate) const LOOK_PATIENCE: Duration = Duration::from_millis(10);
 pub(crate) const FAREWELL_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a connection on which nothing can be written any more waits for what the kernel still
-/// holds, and a reactor has not delivered.
+/// holds, and a reactor has not delivered. Turns of a scheduler would not tell: on several threads they
+/// pass while the reactor has none.
 pub(crate) const REST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Frames in one write: enough that the cost of a system call is small for each, few enough that

@@ -163,6 +163,8 @@ async fn an_abort_within_a_turn_of_the_driver_is_not_lost() {
 /// A peer that answers, and closes; from then on writes fail. The reactor tells of it later than the
 /// kernel.
 struct Closed {
+    look: Look,
+    error: io::ErrorKind,
     failed: bool,
     reads_before: u32,
     rest: Vec<u8>,
@@ -200,35 +202,52 @@ impl Transport for Closed {
         // The second call.
         self.failed |= bytes > 1000;
         Poll::Ready(if self.failed {
-            Err(io::ErrorKind::BrokenPipe.into())
+            Err(self.error.into())
         } else {
             Ok(bytes)
         })
     }
 
     fn poll_look(&mut self, _: &mut Context<'_>) -> Poll<Look> {
-        Poll::Ready(Look::Readable)
+        Poll::Ready(self.look)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_received_is_delivered_before_the_end_when_a_write_fails() {
-    for reads_before in [0, 1, 10, 100] {
-        let transport = Closed {
-            failed: false,
-            reads_before,
-            rest: encode_response(1, &text("hello")).unwrap(),
-        };
-        let client = Client::builder().keepalive(Keepalive::off());
-        let client = client.attach(transport).unwrap();
-        let mut answered = pin!(say(&client));
-        poll_once(answered.as_mut());
-        sleep(ms(1)).await;
-        let error = say_large(&client, 1000).await.unwrap_err();
-        assert!(error.is_connection(), "{error}");
-        let answer = answered.await.unwrap();
-        assert_eq!(answer.value, "hello", "after {reads_before} reads");
-        let end = client.closed().await;
-        assert!(matches!(end, ConnectionError::PeerClosed), "{end:?}");
+    // A peer that closes breaks the pipe, too; a reset is told once, and is why it is closed.
+    for error in [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
+        for look in [Look::Readable, Look::Blind] {
+            for reads_before in [0, 1, 10, 90] {
+                let end = end_of(look, reads_before, error).await;
+                match error {
+                    io::ErrorKind::BrokenPipe => {
+                        assert!(matches!(end, ConnectionError::PeerClosed), "{end:?}");
+                    }
+                    _ => assert!(matches!(end, ConnectionError::Reset(_)), "{end:?}"),
+                }
+            }
+        }
     }
+}
+
+/// The answer of a call that such a peer has sent is read, and the connection ends.
+async fn end_of(look: Look, reads_before: u32, error: io::ErrorKind) -> ConnectionError {
+    let transport = Closed {
+        look,
+        error,
+        failed: false,
+        reads_before,
+        rest: encode_response(1, &text("hello")).unwrap(),
+    };
+    let client = Client::builder().keepalive(Keepalive::off());
+    let client = client.attach(transport).unwrap();
+    let mut answered = pin!(say(&client));
+    poll_once(answered.as_mut());
+    sleep(ms(1)).await;
+    let failed = say_large(&client, 1000).await.unwrap_err();
+    assert!(failed.is_connection(), "{failed}");
+    let answer = answered.await.unwrap();
+    assert_eq!(answer.value, "hello", "{look:?} after {reads_before} reads");
+    client.closed().await
 }

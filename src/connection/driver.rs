@@ -147,15 +147,14 @@ impl<S: SideDriver> Driver<S> {
         };
         if write_failed {
             // All that the peer sent before it stopped reading is delivered first.
-            let looked = self.drained(cx, reading, LOOK_TURNS);
+            let looked = self.drained(cx, reading);
             if looked != LookResult::Drained && self.waits_for_rest() {
                 return match looked {
-                    // The reactor has still to deliver what the kernel holds.
-                    LookResult::Undecided | LookResult::Unanswered if reading != Reading::More => {
-                        self.pause(cx)
-                    }
                     LookResult::Wait => self.wait(cx),
-                    _ => self.yield_now(cx),
+                    LookResult::Yield => self.yield_now(cx),
+                    _ if reading == Reading::More => self.yield_now(cx),
+                    // The reactor has still to deliver what the kernel holds, or may have.
+                    _ => self.pause(cx),
                 };
             }
             if let Some(error) = self.writing.take_failure() {
@@ -167,9 +166,12 @@ impl<S: SideDriver> Driver<S> {
         if self.look_due {
             match self.look(cx, reading) {
                 // A call that is late at the very look that convicts fails with its connection.
-                looked @ (LookResult::Drained | LookResult::Undecided | LookResult::Unanswered) => {
+                looked @ (LookResult::Drained
+                | LookResult::Blind
+                | LookResult::Undecided
+                | LookResult::Unanswered) => {
                     self.tell()?;
-                    let answered = looked == LookResult::Drained;
+                    let answered = matches!(looked, LookResult::Drained | LookResult::Blind);
                     let effects = &mut self.effects;
                     S::Side::end_late(&mut self.shared.lock(), now, answered, effects);
                     self.effects.run();
@@ -198,9 +200,9 @@ impl<S: SideDriver> Driver<S> {
         self.wait(cx)
     }
 
-    /// Asks whether the kernel holds bytes that a read has not found. Where it cannot be asked, as many
-    /// turns of the scheduler are given to what may have come.
-    fn drained(&mut self, cx: &mut Context<'_>, reading: Reading, turns: u32) -> LookResult {
+    /// Asks whether the kernel holds bytes that a read has not found. Where it cannot be asked, a turn
+    /// of the scheduler is given to what may have come.
+    fn drained(&mut self, cx: &mut Context<'_>, reading: Reading) -> LookResult {
         match reading {
             Reading::Parked => LookResult::Drained,
             Reading::More => self.patience(),
@@ -208,29 +210,29 @@ impl<S: SideDriver> Driver<S> {
             Reading::Drained => match self.transport.poll_look(cx) {
                 Poll::Ready(transport::Look::Empty) => LookResult::Drained,
                 Poll::Ready(transport::Look::Blind) => {
-                    self.extra_turns(turns).unwrap_or(LookResult::Drained)
+                    self.extra_turn().unwrap_or(LookResult::Blind)
                 }
                 Poll::Ready(_) => self.patience(),
-                Poll::Pending => self.await_look(cx, turns),
+                Poll::Pending => self.await_look(cx),
             },
         }
     }
 
-    /// So many turns of the scheduler, if they are not over.
-    fn extra_turns(&self, turns: u32) -> Option<LookResult> {
+    /// One turn of the scheduler, if it is not over.
+    fn extra_turn(&self) -> Option<LookResult> {
         match &self.extra_turn {
             Some(turn) if self.yields > 0 && !turn.is_over() => Some(LookResult::Wait),
-            _ if self.yields < turns => Some(LookResult::Yield),
+            _ if self.yields == 0 => Some(LookResult::Yield),
             _ => None,
         }
     }
 
     /// The transport answers later: no later than is good for those who wait for what is judged by it.
-    fn await_look(&mut self, cx: &mut Context<'_>, turns: u32) -> LookResult {
+    fn await_look(&mut self, cx: &mut Context<'_>) -> LookResult {
         let asked = *self.look_asked.get_or_insert(self.now);
         let until = asked.saturating_add(LOOK_PATIENCE);
         if self.now >= until {
-            return self.extra_turns(turns).unwrap_or(LookResult::Unanswered);
+            return self.extra_turn().unwrap_or(LookResult::Unanswered);
         }
         self.arm_by(cx, until);
         LookResult::Wait
@@ -255,7 +257,7 @@ impl<S: SideDriver> Driver<S> {
     /// was silent*. The clock was read before.
     fn look(&mut self, cx: &mut Context<'_>, reading: Reading) -> LookResult {
         let write_refused = self.offer();
-        let looked = self.drained(cx, reading, 1);
+        let looked = self.drained(cx, reading);
         if let LookResult::Yield | LookResult::Wait = looked {
             return looked;
         }
@@ -263,7 +265,7 @@ impl<S: SideDriver> Driver<S> {
             self.rest_until = self.now.saturating_add(LOOK_PAUSE);
         }
         let look = Look {
-            drained: matches!(looked, LookResult::Drained | LookResult::Unanswered),
+            drained: looked != LookResult::Undecided,
             write_refused,
         };
         // Behind the look, which may have found bytes for others.

@@ -39,6 +39,8 @@ pub(super) enum Incoming<I> {
 pub(super) enum LookResult {
     /// It holds nothing more that was there when the look was due.
     Drained,
+    /// It cannot be asked, and a read after a turn of the scheduler found nothing.
+    Blind,
     /// The look has lasted long enough, and there still is something: nothing is held against the
     /// peer, and nothing else waits.
     Undecided,

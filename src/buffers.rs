@@ -31,24 +31,41 @@ struct Spare {
 
 /// An empty buffer with room for `size` bytes.
 pub(crate) fn take(size: usize) -> Vec<u8> {
+    spare(size).unwrap_or_else(|| Vec::with_capacity(size))
+}
+
+/// One that was kept.
+fn spare(size: usize) -> Option<Vec<u8>> {
     if size <= MEDIUM_BUFFER {
-        return Vec::with_capacity(size);
-    }
-    let spare = if size <= LARGE_BUFFER {
+        None
+    } else if size <= LARGE_BUFFER {
         MEDIUM_ONES.with_borrow_mut(|spare| spare.take(size))
     } else {
         lock(|spare| spare.take(size))
-    };
-    spare.unwrap_or_else(|| Vec::with_capacity(size))
+    }
 }
 
 /// An empty buffer to read `size` bytes into.
 pub(crate) fn take_mut(size: usize) -> BytesMut {
-    match Bytes::from(take(size)).try_into_mut() {
+    into_mut(take(size))
+}
+
+/// The same, if one was kept.
+pub(crate) fn spare_mut(size: usize) -> Option<BytesMut> {
+    spare(size).map(into_mut)
+}
+
+fn into_mut(buffer: Vec<u8>) -> BytesMut {
+    match Bytes::from(buffer).try_into_mut() {
         Ok(buffer) => buffer,
         // It was made just now, so nobody else has it.
-        Err(_) => BytesMut::with_capacity(size),
+        Err(shared) => BytesMut::from(&shared[..]),
     }
+}
+
+/// Keeps a buffer that was read into.
+pub(crate) fn give_mut(buffer: BytesMut) {
+    give_bytes(buffer.freeze());
 }
 
 /// Keeps a buffer that is done with.

@@ -1,4 +1,4 @@
-//! What the operating system refuses a process: descriptors and threads. The limits are of a whole
+//! What the operating system refuses a process: descriptors, threads and memory. The limits are of a whole
 //! process, so each test is played by this test program again, as a child.
 
 #![allow(
@@ -11,12 +11,16 @@ mod support;
 use std::fs::File;
 use std::process::Command;
 
+use bytes::Bytes;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Uid, setuid};
 use support::*;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use ttrpc_keepalive::{Client, ConnectionError, DriverThread, IntoTransport};
+use ttrpc_keepalive::wire::{Flags, Header, MAX_PAYLOAD, MessageType};
+use ttrpc_keepalive::{
+    Client, ConnectionError, Context, DriverThread, IntoTransport, Server, Status,
+};
 
 const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
 
@@ -124,4 +128,39 @@ async fn a_dedicated_thread_that_cannot_be_started_ends_the_connection_and_is_tr
     serve(third.1);
     let client = dedicated().attach(third.0).unwrap();
     assert!(say(&client).await.is_ok());
+}
+
+// Each announces 4 MiB, and sends a byte of them: 40 GB for ten thousand of them.
+#[tokio::test]
+async fn memory_follows_what_has_come_and_not_what_is_announced() {
+    if !plays("memory_follows_what_has_come_and_not_what_is_announced") {
+        return;
+    }
+    limit(Resource::RLIMIT_AS, 1 << 30);
+    let server = Server::builder()
+        .unary_bytes("demo.Echo", "Say", |_: Context, q: Bytes| async move {
+            Ok::<_, Status>(q)
+        })
+        .build()
+        .unwrap();
+    let mut peers = Vec::new();
+    for _ in 0..2_000 {
+        let (here, there) = tokio::io::duplex(64);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_connection(there).await });
+        let mut peer = Peer::new(here);
+        let header = Header {
+            length: MAX_PAYLOAD.try_into().unwrap(),
+            stream_id: 1,
+            message_type: MessageType::REQUEST,
+            flags: Flags::NONE,
+        };
+        peer.send([&header.encode()[..], b"x"].concat()).await;
+        peers.push(peer);
+    }
+    let (here, there) = tokio::io::duplex(64 << 10);
+    tokio::spawn(async move { server.serve_connection(there).await });
+    let client = Client::builder().attach(here).unwrap();
+    let answer = client.call_bytes("demo.Echo", "Say", &[7; 3 << 20]).await;
+    assert_eq!(answer.unwrap().len(), 3 << 20);
 }

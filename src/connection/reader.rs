@@ -37,7 +37,7 @@ impl Reader {
         transport: &mut dyn Transport,
     ) -> Poll<io::Result<usize>> {
         // A large payload goes where it will stay.
-        if let Some((payload, missing)) = self.decoder.partial_payload() {
+        if let Some((payload, missing)) = self.decoder.growing_payload() {
             self.large = true;
             return transport.poll_read(cx, payload, missing);
         }

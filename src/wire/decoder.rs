@@ -9,7 +9,7 @@ use super::header::{
     HEADER_LENGTH, Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PartialHeader,
 };
 use crate::buffers;
-use crate::tuning::{READ_IN_PLACE, SMALL_MESSAGE};
+use crate::tuning::{READ_BYTES, READ_IN_PLACE, SMALL_MESSAGE};
 
 /// Makes frames of bytes that come in pieces of any size.
 ///
@@ -25,9 +25,10 @@ use crate::tuning::{READ_IN_PLACE, SMALL_MESSAGE};
 ///
 /// # Memory
 ///
-/// At most one payload of at most [`MAX_PAYLOAD`] bytes, taken when a header has announced it. It is
-/// not written to before its bytes come, so a header alone costs us address space and no
-/// page. Payloads of frames that are skipped are never stored.
+/// At most one payload of at most [`MAX_PAYLOAD`] bytes. Its memory grows with what has come of it, to
+/// at most twice as much, so a header that announces 4 MiB costs nothing; only whoever asks for
+/// [`partial_payload`](Self::partial_payload) takes all of it at once. Payloads of frames that are
+/// skipped are never stored.
 #[derive(Debug, Default)]
 pub struct Decoder {
     state: DecoderState,
@@ -37,7 +38,7 @@ pub struct Decoder {
 enum DecoderState {
     /// At the beginning of a frame, or within its header.
     Header(PartialHeader),
-    /// Some of the payload is still to come. `payload` has room for all of it from the beginning.
+    /// Some of the payload is still to come.
     Payload { header: Header, payload: BytesMut },
     /// Within a payload that nobody is going to see.
     Skip { remaining: usize },
@@ -80,8 +81,10 @@ impl Decoder {
                     }
                 }
                 DecoderState::Payload { header, payload } => {
-                    let missing = header.payload_length().saturating_sub(payload.len());
-                    payload.extend_from_slice(take(input, missing));
+                    let length = header.payload_length();
+                    let piece = take(input, length.saturating_sub(payload.len()));
+                    make_room(payload, length, piece.len());
+                    payload.extend_from_slice(piece);
                     return Ok(self.take_complete());
                 }
                 DecoderState::Skip { remaining } => {
@@ -122,8 +125,33 @@ impl Decoder {
     pub fn partial_payload(&mut self) -> Option<(&mut BytesMut, usize)> {
         match &mut self.state {
             DecoderState::Payload { header, payload } => {
-                let missing = header.payload_length().saturating_sub(payload.len());
-                (missing >= READ_IN_PLACE).then_some((payload, missing))
+                let length = header.payload_length();
+                let missing = length.saturating_sub(payload.len());
+                if missing < READ_IN_PLACE {
+                    return None;
+                }
+                make_room(payload, length, missing);
+                Some((payload, missing))
+            }
+            DecoderState::Header(_) | DecoderState::Skip { .. } | DecoderState::Failed(_) => None,
+        }
+    }
+
+    /// The same for a peer that is not trusted to send what it has announced: at most as many bytes as have
+    /// come, or as one read asks for.
+    pub(crate) fn growing_payload(&mut self) -> Option<(&mut BytesMut, usize)> {
+        match &mut self.state {
+            DecoderState::Payload { header, payload } => {
+                let length = header.payload_length();
+                let missing = length.saturating_sub(payload.len());
+                if missing < READ_IN_PLACE {
+                    return None;
+                }
+                // Not what there is room for: what others have left of buffers decides that, and reads would not
+                // be the same each time.
+                let more = missing.min(payload.len().max(READ_BYTES));
+                make_room(payload, length, more);
+                Some((payload, more))
             }
             DecoderState::Header(_) | DecoderState::Skip { .. } | DecoderState::Failed(_) => None,
         }
@@ -207,8 +235,7 @@ impl Decoder {
             let payload = payload.into();
             return Ok(Some(Decoded::Frame(Frame { header, payload })));
         }
-        // Bounded by the check above, and not written to before bytes come.
-        let payload = buffers::take_mut(length);
+        let payload = BytesMut::new();
         self.state = DecoderState::Payload { header, payload };
         Ok(None)
     }
@@ -289,6 +316,21 @@ impl Resemblance {
             _ => Self::Torn,
         }
     }
+}
+
+/// Makes room for `more` bytes of a payload of this length, and for no more than that has. Doubled, so
+/// that few bytes are moved; a buffer of the process that is free is taken whole.
+fn make_room(payload: &mut BytesMut, length: usize, more: usize) {
+    let needed = payload.len().saturating_add(more);
+    if payload.capacity() >= needed {
+        return;
+    }
+    let doubled = payload.len().saturating_mul(2);
+    let grown = buffers::spare_mut(length)
+        .unwrap_or_else(|| buffers::take_mut(needed.max(doubled).min(length)));
+    let before = mem::replace(payload, grown);
+    payload.extend_from_slice(&before);
+    buffers::give_mut(before);
 }
 
 /// Up to `count` bytes from the front of `input`.
@@ -403,6 +445,27 @@ mod tests {
         };
         assert_eq!(frame.payload, vec![b'x'; length]);
         assert_eq!(frame.payload.as_ptr(), place, "the payload was never moved");
+    }
+
+    #[test]
+    fn room_grows_with_what_has_come() {
+        let mut decoder = Decoder::new();
+        let header = header(MessageType::DATA, MAX_PAYLOAD);
+        decoder.decode(&mut &header.encode()[..]).unwrap();
+        let mut reads = 0;
+        while let Some((payload, room)) = decoder.growing_payload() {
+            assert!(room >= READ_BYTES.min(MAX_PAYLOAD - payload.len()));
+            assert!(room <= payload.len().max(READ_BYTES));
+            let before = payload.capacity();
+            payload.extend_from_slice(&vec![b'x'; room]);
+            assert_eq!(payload.capacity(), before, "it has room");
+            reads += 1;
+        }
+        assert!(reads <= 10, "it doubles: {reads}");
+        let Some(Decoded::Frame(frame)) = decoder.take_complete() else {
+            panic!("it is complete");
+        };
+        assert_eq!(frame.payload, vec![b'x'; MAX_PAYLOAD]);
     }
 
     #[test]

@@ -255,6 +255,7 @@
 //! | [`Announced`](ConnectionError::Announced) | the peer closed it, and had said so |
 //! | [`Reset`](ConnectionError::Reset), [`BrokenPipe`](ConnectionError::BrokenPipe), [`Io`](ConnectionError::Io) | the operating system's error, kept as the source |
 //! | [`Protocol`](ConnectionError::Protocol) | what came is not ttrpc |
+//! | [`Echo`](ConnectionError::Echo) | what was sent came back: nobody is there |
 //! | [`Dead`](ConnectionError::Dead) | keepalive convicted the peer: silent, or [not reading](DeadReason::NotReading) |
 //! | [`Abandoned`](ConnectionError::Abandoned) | the runtime that drove it is gone |
 //!

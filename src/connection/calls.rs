@@ -32,6 +32,8 @@ use crate::wire::{Flags, Frame, Header, MAX_PAYLOAD, MessageType, Oversized, Res
 pub(crate) struct Calls {
     limits: ClientLimits,
     next_id: Option<u32>,
+    /// The length of the first REQUEST's payload, of which an echo would be the first.
+    first_request: Option<u32>,
     /// Calls that were sent and have not ended.
     open: usize,
     /// No open call has a smaller id.
@@ -154,6 +156,7 @@ impl Calls {
         Self {
             limits,
             next_id: Some(1),
+            first_request: None,
             open: 0,
             oldest: 1,
             waiting: BTreeMap::new(),
@@ -211,6 +214,11 @@ impl Side for Calls {
         let Frame { header, payload } = input.frame;
         let stream_id = header.stream_id;
         if header.message_type != MessageType::RESPONSE {
+            // No server sends any (RFC KA-51).
+            let is_request = header.message_type == MessageType::REQUEST;
+            if is_request && stream_id == 1 && state.side.first_request == Some(header.length) {
+                state.echoes = true;
+            }
             let reason = "its type is not for a client";
             return effects.log(Note::Dropped { stream_id, reason });
         }

@@ -299,6 +299,7 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
         Spread::new(0),
         0,
         Some(Arc::new(Wire::default())),
+        0,
     );
     let mut effects = Effects::default();
     assert_eq!(state.sleep(2 * TIMEOUT, &IDLE), Rest::Sleep);

@@ -115,6 +115,7 @@ pub(super) struct Outbox {
     /// The flags of that PONG.
     pong_flags: Flags,
     ping: Option<u64>,
+    newest_ping: Option<u64>,
     /// The PING in the batch that is out, until its PONG has come: that may be before the batch is back.
     ping_out: Option<u64>,
     /// A PING that was written to a stream which may hold it back.
@@ -189,6 +190,12 @@ impl Outbox {
 
     pub(super) fn set_ping(&mut self, number: u64) {
         self.ping = Some(number);
+        self.newest_ping = Some(number);
+    }
+
+    /// Whether the newest PING has this number.
+    pub(super) fn has_sent_ping(&self, number: u64) -> bool {
+        self.newest_ping == Some(number) && self.ping != Some(number)
     }
 
     /// The number of the PING that may not have left yet.

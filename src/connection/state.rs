@@ -154,6 +154,11 @@ pub(crate) struct State<S: Side> {
     /// Whether the peer has said, by whatever way, that it is about to close the connection.
     announced: bool,
     end: Option<ConnectionError>,
+    /// The peer has sent back what it was sent: it is no peer.
+    pub(super) echoes: bool,
+    /// What the numbers of PINGs on this connection begin with. Nobody else uses them, so a PING that
+    /// has one is an echo; by the numbers alone it might be the peer's own.
+    first_ping: u64,
     /// A way to write from the task of a handle.
     shortcut: Option<Arc<dyn Shortcut>>,
     pub(super) pongs_coalesced: u64,
@@ -247,6 +252,7 @@ impl<S: Side> State<S> {
         spread: Spread,
         receive_limit: usize,
         shortcut: Option<Arc<dyn Shortcut>>,
+        seed: u64,
     ) -> Self {
         Self {
             machine,
@@ -261,6 +267,9 @@ impl<S: Side> State<S> {
             closing: Closing::No,
             announced: false,
             end: None,
+            echoes: false,
+            // Room for all that are counted, and for the count to grow.
+            first_ping: (seed >> 2) & !u64::from(u32::MAX),
             shortcut,
             pongs_coalesced: 0,
             side,
@@ -290,6 +299,10 @@ impl<S: Side> State<S> {
     /// The peer is about to close the connection.
     pub(crate) fn expect_close(&mut self) {
         self.announced = true;
+    }
+
+    pub(super) fn echoes(&self) -> bool {
+        self.echoes
     }
 
     pub(super) fn is_announced(&self) -> bool {

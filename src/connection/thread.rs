@@ -67,6 +67,7 @@ impl<S: SideDriver> Connection<S> {
             spread,
             receive_limit,
             transport.shortcut(),
+            seed(),
         );
         let credentials = transport.peer_credentials();
         let runtime = Handle::current();

@@ -43,6 +43,10 @@ pub enum ConnectionError {
     /// The peer sent something that is not ttrpc.
     #[error("the peer does not speak ttrpc")]
     Protocol(#[source] ProtocolError),
+    /// What this side sent came back. Nobody is there: it is a service that echoes, or a socket that is
+    /// connected to itself.
+    #[error("the peer sends back what it is sent")]
+    Echo,
     /// Keepalive convicted the peer. Final for this connection, and only for it.
     #[error("{} ({evidence})", conviction(*.reason))]
     Dead {

@@ -13,7 +13,7 @@ use crate::connection::state::{Closing, State};
 use crate::connection::stream::{Local, Stream};
 use crate::error::{ConnectionError, Error};
 use crate::keepalive::{CallDeadline, WriteFacts};
-use crate::wire::{Flags, PING_STREAM_ID, set_stream_id};
+use crate::wire::{Flags, HEADER_LENGTH, PING_STREAM_ID, set_stream_id};
 
 impl State<Calls> {
     pub(super) fn has_room(&self) -> bool {
@@ -95,6 +95,10 @@ impl State<Calls> {
         // The last odd id belongs to PING (RFC KA-30).
         self.side.next_id = id.checked_add(2).filter(|next| *next != PING_STREAM_ID);
         set_stream_id(&mut frame, id);
+        if self.side.first_request.is_none() {
+            let payload = frame.len().saturating_sub(HEADER_LENGTH);
+            self.side.first_request = u32::try_from(payload).ok();
+        }
         let alone = self.side.open == 0;
         self.side.open += 1;
         let request = self.queue(now, frame, alone, effects);

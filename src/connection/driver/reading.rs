@@ -89,7 +89,9 @@ impl<S: SideDriver> Driver<S> {
             }
         };
         // Frames in front of bytes that are not ttrpc are delivered all the same.
-        self.apply(has_read);
+        if self.apply(has_read) {
+            return Err(ConnectionError::Echo);
+        }
         taken
     }
 
@@ -127,10 +129,11 @@ impl<S: SideDriver> Driver<S> {
         }
     }
 
-    /// Lets the state apply a batch of frames under one lock, and starts what it lets run.
-    fn apply(&mut self, has_read: bool) {
+    /// Lets the state apply a batch of frames under one lock, and starts what it lets run. Returns whether
+    /// there was an echo among them.
+    fn apply(&mut self, has_read: bool) -> bool {
         let (now, effects) = (self.now, &mut self.effects);
-        let starts = {
+        let (starts, echoes) = {
             let mut state = self.shared.lock();
             if has_read {
                 // RFC KA-21: bytes, not frames. A large frame may take its time.
@@ -158,7 +161,7 @@ impl<S: SideDriver> Driver<S> {
             }
             self.look_due = state.look_due(now);
             self.parks = !self.writing.has_failed() && state.park(now, effects);
-            S::Side::has_starts(&state)
+            (S::Side::has_starts(&state), state.echoes())
         };
         self.effects.run();
         if starts {
@@ -166,5 +169,6 @@ impl<S: SideDriver> Driver<S> {
             // What was handled at once is owed already.
             self.parks = self.park();
         }
+        echoes
     }
 }

@@ -44,7 +44,8 @@ impl Farewell {
             | ConnectionError::PeerClosed
             | ConnectionError::Announced(None)
             | ConnectionError::Torn
-            | ConnectionError::Protocol(_) => Manner::Waits,
+            | ConnectionError::Protocol(_)
+            | ConnectionError::Echo => Manner::Waits,
             // The stream itself has failed.
             ConnectionError::Announced(Some(_))
             | ConnectionError::Reset(_)

@@ -36,6 +36,11 @@ impl<S: Side> State<S> {
 
     /// A PING has come. RFC KA-11, KA-19: answered here, whatever the handlers do.
     pub(in crate::connection) fn handle_ping(&mut self, now: Duration, ping: Frame, flags: Flags) {
+        // RFC KA-51
+        if ping_number(&ping.payload).is_some_and(|number| self.outbox.has_sent_ping(number)) {
+            self.echoes = true;
+            return;
+        }
         self.machine.handle_ping(now);
         if self
             .outbox
@@ -52,7 +57,9 @@ impl<S: Side> State<S> {
         effects: &mut Effects,
     ) {
         let number = ping_number(&pong.payload);
-        if number.is_some_and(|number| self.outbox.answer_ping(number)) {
+        let answers = number.is_some_and(|number| self.outbox.answer_ping(number));
+        let number = number.and_then(|number| number.checked_sub(self.first_ping));
+        if answers {
             // Told only later that the PING has left, the rules would wait for another answer, and
             // convict a peer that is well.
             self.machine.handle_ping_flushed(now);
@@ -88,7 +95,7 @@ impl<S: Side> State<S> {
     pub(in crate::connection) fn queue_ping(&mut self, now: Duration) -> bool {
         let ping = self.machine.poll_ping(now);
         ping.is_some_and(|number| {
-            self.outbox.set_ping(number);
+            self.outbox.set_ping(self.first_ping.saturating_add(number));
             true
         })
     }

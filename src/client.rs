@@ -2,6 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::{Future, ready};
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,7 +21,7 @@ use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
 use crate::streaming::{Receiver, Reply, Sender, StreamCall};
-use crate::transport::{Address, IntoTransport, PeerCredentials};
+use crate::transport::{Address, IntoTransport, PeerCredentials, Socket};
 
 /// The client's end of one connection.
 ///
@@ -182,7 +185,12 @@ impl Client {
     /// The server's process and user, on a unix socket. They were asked for once, when the
     /// connection was made.
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
-        self.handle.shared().peer_credentials()
+        self.handle.shared().remote().credentials
+    }
+
+    /// The server's address, on a TCP socket: which one of those that a name stands for.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.handle.shared().remote().address
     }
 
     /// Follows what is known about the peer.
@@ -364,8 +372,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to `unix:///path`, `unix://@name`, `tcp://host:port` or, with the feature `vsock`,
-    /// `vsock://CID:PORT`.
+    /// Connects to `unix:///path` or the bare path, `unix://@name`, `tcp://host:port` or, with the
+    /// feature `vsock`, `vsock://CID:PORT`.
     ///
     /// The connection is made when the operating system says so: the server may not have accepted
     /// it yet, nor ever do so. Whether it is there is told by the first answer.
@@ -383,12 +391,65 @@ impl ClientBuilder {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn connect(self, address: &str) -> Result<Client, ConnectError> {
+        self.connect_with(address, |socket| ready(Ok(socket))).await
+    }
+
+    /// Connects, and does what has to be done on the socket before ttrpc is spoken there. It is a part
+    /// of each attempt: an error of it is one of connecting, waited for and
+    /// [retried](Self::connect_retry) like others, and its time counts.
+    ///
+    /// It yields what carries the connection: the socket itself, or a stream around it such as TLS, in
+    /// a [`ByteStream`](crate::ByteStream). It must not read beyond its own part.
+    ///
+    /// A virtual machine's port, for example, is reached over a unix socket of its monitor after a
+    /// line has been sent and another has come:
+    ///
+    /// ```
+    /// # use std::io;
+    /// # use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    /// # use ttrpc_keepalive::{Client, Socket};
+    /// async fn enter(mut socket: Socket) -> io::Result<Socket> {
+    ///     socket.write_all(b"CONNECT 1024\n").await?;
+    ///     let mut line = Vec::new();
+    ///     while line.last() != Some(&b'\n') && line.len() < 64 {
+    ///         line.push(socket.read_u8().await?); // no byte more than the line
+    ///     }
+    ///     match line.starts_with(b"OK ") {
+    ///         true => Ok(socket),
+    ///         false => Err(io::ErrorKind::ConnectionRefused.into()),
+    ///     }
+    /// }
+    ///
+    /// # async fn connect() -> Result<(), ttrpc_keepalive::ConnectError> {
+    /// let client = Client::builder().connect_with("/run/vm/vsock.sock", enter).await?;
+    /// # let _ = client; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Panics
+    ///
+    /// As for [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the step that is going on, with its socket.
+    pub async fn connect_with<F, T>(
+        self,
+        address: &str,
+        handshake: impl FnMut(Socket) -> F,
+    ) -> Result<Client, ConnectError>
+    where
+        F: Future<Output = io::Result<T>>,
+        T: IntoTransport,
+    {
         self.check()?;
         let address: Address = address.parse()?;
-        let settings = &self.settings;
-        let connecting = address.connect(settings.connect_timeout, settings.connect_retry);
-        let socket = connecting.await?;
-        Ok(self.attach(socket)?)
+        let (limit, retry) = (self.settings.connect_timeout, self.settings.connect_retry);
+        let stream = address.connect(limit, retry, handshake).await?;
+        Ok(self.attach(stream)?)
     }
 
     /// Makes the client of a stream that is connected already: an accepted socket, an in-memory

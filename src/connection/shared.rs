@@ -15,13 +15,13 @@ use crate::clock::Clock;
 use crate::error::ConnectionError;
 use crate::liveness::{Liveness, Publisher, Snapshot, Source};
 use crate::panics::catch;
-use crate::transport::PeerCredentials;
+use crate::transport::Remote;
 
 /// Shared by the handles and the driver of one connection.
 pub(crate) struct Shared<S: Side> {
     state: Mutex<State<S>>,
     publisher: Publisher,
-    peer_credentials: Option<PeerCredentials>,
+    remote: Remote,
     /// The runtime of one thread on which the driver runs, if it runs on such a one.
     home: Option<runtime::Id>,
 }
@@ -31,14 +31,14 @@ impl<S: Side> Shared<S> {
     pub(super) fn new(
         state: State<S>,
         clock: Clock,
-        peer_credentials: Option<PeerCredentials>,
+        remote: Remote,
         runtime: &runtime::Handle,
     ) -> Self {
         let one_thread = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
         Self {
             publisher: Publisher::with_clock(clock, state.machine.view()),
             state: Mutex::new(state),
-            peer_credentials,
+            remote,
             home: one_thread.then(|| runtime.id()),
         }
     }
@@ -81,8 +81,8 @@ impl<S: Side> Shared<S> {
         &self.publisher
     }
 
-    pub(crate) fn peer_credentials(&self) -> Option<PeerCredentials> {
-        self.peer_credentials
+    pub(crate) fn remote(&self) -> Remote {
+        self.remote
     }
 
     pub(crate) fn liveness(self: &Arc<Self>) -> Liveness {
@@ -126,6 +126,11 @@ impl<S: Side> Shared<S> {
     /// Whether the connection has ended, so that nothing which is queued goes out any more.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().end().is_some()
+    }
+
+    /// Waits until nothing can be sent on the connection any more.
+    pub(crate) async fn ended(&self) -> ConnectionError {
+        self.publisher.ended().await
     }
 
     /// Waits for the end of the connection.

@@ -24,7 +24,7 @@ use crate::config::DriverThread;
 use crate::error::ConnectionError;
 use crate::keepalive::{Keepalive, Machine};
 use crate::seed::seed;
-use crate::transport::{IntoTransport, Transport};
+use crate::transport::{IntoTransport, Remote, Transport};
 
 /// A connection whose driver does not run yet.
 pub(crate) struct Connection<S: SideDriver> {
@@ -69,9 +69,9 @@ impl<S: SideDriver> Connection<S> {
             transport.shortcut(),
             seed(),
         );
-        let credentials = transport.peer_credentials();
+        let remote = Remote::of(&transport);
         let runtime = Handle::current();
-        let shared = Arc::new(Shared::new(state, Clock::start(), credentials, &runtime));
+        let shared = Arc::new(Shared::new(state, Clock::start(), remote, &runtime));
         let mut driver = Driver::new(Box::new(transport), side, Arc::clone(&shared));
         drop(entered);
         if let Err(error) = moved {

@@ -126,10 +126,19 @@ impl Publisher {
         self.known.send_modify(Known::end_told);
     }
 
-    /// Waits until everybody has been told of the end.
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&self) -> ConnectionError {
+        self.end_when(|known| known.end.is_some()).await
+    }
+
+    /// Waits until everybody has been told of the end, and its stream has ended.
     pub(crate) async fn closed(&self) -> ConnectionError {
+        self.end_when(|known| known.told).await
+    }
+
+    async fn end_when(&self, is_over: impl FnMut(&Known) -> bool) -> ConnectionError {
         let mut known = self.known.subscribe();
-        match known.wait_for(|known| known.told).await.as_deref() {
+        match known.wait_for(is_over).await.as_deref() {
             Ok(Known { end: Some(end), .. }) => end.clone(),
             // The sender lives as long as `self`, so there always is an end.
             _ => ConnectionError::Abandoned,

@@ -1,6 +1,7 @@
 //! A handler's view of its call.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +89,12 @@ impl Context {
     /// The caller's process and user, on a unix socket. They were asked for once, when the
     /// connection was accepted.
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
-        self.shared.peer_credentials()
+        self.shared.remote().credentials
+    }
+
+    /// The caller's address, on a TCP socket.
+    pub fn remote_address(&self) -> Option<SocketAddr> {
+        self.shared.remote().address
     }
 
     /// Follows what is known about the caller's process.
@@ -115,7 +121,7 @@ impl Context {
     ///
     /// Dropping the future changes nothing.
     pub async fn cancelled(&self) -> ConnectionError {
-        self.shared.closed().await
+        self.shared.ended().await
     }
 
     /// Waits until the server begins to shut down; at once if it has. A handler that would run on

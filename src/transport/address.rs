@@ -1,20 +1,23 @@
 //! Addresses as ttrpc writes them.
 
+use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::Socket;
+use super::descriptor::is_its_own_peer;
 use crate::error::ConnectError;
 use crate::tuning::{BACKLOG_RETRY, SHORTEST_RETRY};
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// `unix:///path`
+    /// `unix:///path`, or the path alone if it is absolute
     Path(PathBuf),
     /// `unix://@name`: a name of Linux's abstract namespace, which leaves no file.
     Abstract(String),
@@ -26,19 +29,23 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Connects within `limit`, trying again each `interval` if there is one.
+    /// Makes attempts within `limit`, one each `interval` if there is one.
     ///
     /// A connection that the kernel queued counts as made: nobody may have accepted it yet.
-    pub(crate) async fn connect(
+    pub(crate) async fn connect<F, T>(
         &self,
         limit: Duration,
         interval: Option<Duration>,
-    ) -> Result<Socket, ConnectError> {
+        mut handshake: impl FnMut(Socket) -> F,
+    ) -> Result<T, ConnectError>
+    where
+        F: Future<Output = io::Result<T>>,
+    {
         let mut last = None;
         let trying = async {
             loop {
-                match self.dial().await {
-                    Ok(socket) => return Ok(socket),
+                match self.attempt(&mut handshake).await {
+                    Ok(connected) => return Ok(connected),
                     Err(error) => {
                         let Some(pause) = pause(&error, interval) else {
                             return Err(error);
@@ -50,7 +57,7 @@ impl Address {
             }
         };
         match tokio::time::timeout(limit, trying).await {
-            Ok(Ok(socket)) => Ok(socket),
+            Ok(Ok(connected)) => Ok(connected),
             Ok(Err(source)) => Err(ConnectError::Io {
                 address: self.to_string(),
                 source,
@@ -63,11 +70,26 @@ impl Address {
         }
     }
 
+    async fn attempt<F, T>(&self, handshake: impl FnOnce(Socket) -> F) -> io::Result<T>
+    where
+        F: Future<Output = io::Result<T>>,
+    {
+        handshake(self.dial().await?).await
+    }
+
     async fn dial(&self) -> io::Result<Socket> {
         Ok(match self {
             Self::Path(path) => Socket::unix(UnixStream::connect(path).await?),
             Self::Abstract(name) => Socket::unix(UnixStream::connect(abstract_path(name)).await?),
-            Self::Tcp(address) => Socket::tcp(TcpStream::connect(address).await?),
+            Self::Tcp(address) => {
+                let stream = TcpStream::connect(address).await?;
+                if is_its_own_peer(&stream) {
+                    // Otherwise its port would be kept from the server that is waited for.
+                    let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                    return Err(ErrorKind::ConnectionRefused.into());
+                }
+                Socket::tcp(stream)
+            }
             #[cfg(feature = "vsock")]
             Self::Vsock { cid, port } => Socket::vsock(super::vsock::connect(*cid, *port).await?),
         })
@@ -111,6 +133,9 @@ impl FromStr for Address {
                 None => Ok(Self::Path(path.into())),
             };
         }
+        if address.starts_with('/') && !address.contains('\0') {
+            return Ok(Self::Path(address.into()));
+        }
         if let Some(host) = address.strip_prefix("tcp://") {
             return match host.rsplit_once(':') {
                 Some((name, port)) if !name.is_empty() && port.parse::<u16>().is_ok() => {
@@ -128,7 +153,7 @@ impl FromStr for Address {
                 None => refused("expected CID:PORT after vsock://, two numbers, or -1 for any CID"),
             };
         }
-        refused("expected unix:///path, unix://@name, tcp://host:port or vsock://CID:PORT")
+        refused("expected /path, unix:///path, unix://@name, tcp://host:port or vsock://CID:PORT")
     }
 }
 
@@ -182,6 +207,8 @@ mod tests {
             assert_eq!(parsed, address);
             assert_eq!(parsed.to_string(), text);
         }
+        let bare: Address = "/run/a.sock".parse().unwrap();
+        assert_eq!(bare.to_string(), "unix:///run/a.sock");
     }
 
     // F1
@@ -229,7 +256,8 @@ mod tests {
     fn a_bad_address_is_refused_with_itself_and_the_reason() {
         for text in [
             "",
-            "/run/a.sock",
+            "run/a.sock",
+            "/run/a\0b",
             "unix://",
             "unix://@",
             "tcp://host",

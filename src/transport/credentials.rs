@@ -1,5 +1,9 @@
 //! Who is at the other end.
 
+use std::net::SocketAddr;
+
+use super::Transport;
+
 /// The process at the other end of a unix socket, by the word of the kernel.
 ///
 /// It is the process that connected, or on a client's side the one that began to listen, as it was
@@ -14,7 +18,7 @@ pub struct PeerCredentials {
 }
 
 impl PeerCredentials {
-    /// For a [`Transport`](super::Transport) that knows them from elsewhere, as one side of a
+    /// For a [`Transport`] that knows them from elsewhere, as one side of a
     /// multiplexer does from the socket below.
     pub fn new(pid: Option<i32>, uid: u32, gid: u32) -> Self {
         Self { pid, uid, gid }
@@ -42,5 +46,21 @@ impl From<tokio::net::unix::UCred> for PeerCredentials {
         // The kernel says 0 for a process that has no number here.
         let pid = told.pid().filter(|pid| *pid > 0);
         Self::new(pid, told.uid(), told.gid())
+    }
+}
+
+/// What is known of the other end when the connection begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    pub(crate) credentials: Option<PeerCredentials>,
+    pub(crate) address: Option<SocketAddr>,
+}
+
+impl Remote {
+    pub(crate) fn of(transport: &impl Transport) -> Self {
+        Self {
+            credentials: transport.peer_credentials(),
+            address: transport.remote_address(),
+        }
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
 use socket2::{Domain, SockRef, Type};
+use tokio::net::TcpStream;
 
 /// A family of sockets that carries connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,15 @@ impl Family {
         // A child that inherits the descriptor would keep the connection open without knowing it.
         socket.set_cloexec(true)?;
         Ok(family)
+    }
+}
+
+/// Whether a TCP socket is connected to itself: the system chose the port for it that it was to reach,
+/// and nobody listens there.
+pub(super) fn is_its_own_peer(stream: &TcpStream) -> bool {
+    match (stream.local_addr(), stream.peer_addr()) {
+        (Ok(here), Ok(there)) => here == there,
+        _ => false,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::task::{Context, Poll};
@@ -21,13 +22,20 @@ const BACKLOG: i32 = i32::MAX;
 
 /// A bound socket that yields connections to a server.
 ///
-/// Dropping it closes the socket. A file that it made is removed, unless another file has got its
-/// name.
+/// Dropping it closes the socket. One that was bound here is shut down, so that a child that was forked
+/// accepts nothing more by a copy of the descriptor that it has without knowing it; who hands it on
+/// [says so](Self::hand_on). A file that it made is removed, unless another file has got its name.
 #[derive(Debug)]
 pub struct Listener {
-    // First: as long as the socket is open its file cannot be mistaken for another.
-    _file: Option<SocketFile>,
+    /// What goes with the listener that has bound it.
+    bound: Option<Bound>,
     kind: Kind,
+}
+
+/// What a listener has made.
+#[derive(Debug)]
+struct Bound {
+    file: Option<SocketFile>,
 }
 
 #[derive(Debug)]
@@ -39,8 +47,8 @@ enum Kind {
 }
 
 impl Listener {
-    /// Binds `unix:///path`, `unix://@name`, `tcp://host:port` or, with the feature `vsock`,
-    /// `vsock://CID:PORT`, where the CID -1 is any.
+    /// Binds `unix:///path` or the bare path, `unix://@name`, `tcp://host:port` or, with the feature
+    /// `vsock`, `vsock://CID:PORT`, where the CID -1 is any.
     ///
     /// An existing file is not replaced: it may belong to a server that runs. For another choice
     /// see [`builder`](Self::builder).
@@ -94,6 +102,32 @@ impl Listener {
         })
     }
 
+    /// Another process goes on with the socket, by a copy of the [descriptor](AsFd) that it was given
+    /// or has inherited: it stays open when this listener is dropped, and so does its file.
+    ///
+    /// ```
+    /// # use std::os::fd::AsFd;
+    /// # use ttrpc_keepalive::{Client, Listener, Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("s");
+    /// # let address = path.to_str().ok_or("no text")?;
+    /// let mut listener = Listener::bind(address).await?;
+    /// let copy = listener.as_fd().try_clone_to_owned()?; // for a child, or over a socket
+    /// listener.hand_on();
+    /// drop(listener);
+    ///
+    /// let successor = Listener::from_fd(copy)?; // in the other process
+    /// # let client = Client::builder().connect(address).await?;
+    /// # let _ = (client, successor); Ok(()) }
+    /// ```
+    pub fn hand_on(&mut self) {
+        if let Some(file) = self.bound.take().and_then(|bound| bound.file) {
+            file.keep();
+        }
+    }
+
     /// The TCP or vsock port that was bound; `None` for unix sockets.
     pub fn port(&self) -> Option<u32> {
         match &self.kind {
@@ -141,6 +175,37 @@ impl Accept for Listener {
     }
 }
 
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // The file first: as long as the socket is open it cannot be mistaken for another.
+        if self.bound.take().is_some() {
+            shut_down(&SockRef::from(&self.as_fd()));
+        }
+    }
+}
+
+/// Nobody can connect any more, and who has and was not accepted is told.
+fn shut_down(socket: &SockRef<'_>) {
+    // There is nobody to tell of an error.
+    if socket.shutdown(Shutdown::Both).is_ok() {
+        while let Ok((waiting, _)) = socket.accept() {
+            let _ = waiting.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// For options of the socket, and for [handing it on](Listener::hand_on).
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Unix(listener) => listener.as_fd(),
+            Kind::Tcp(listener) => listener.as_fd(),
+            #[cfg(feature = "vsock")]
+            Kind::Vsock(listener) => listener.as_fd(),
+        }
+    }
+}
+
 /// A listener that exists already; its file, if it has one, stays.
 impl From<UnixListener> for Listener {
     fn from(listener: UnixListener) -> Self {
@@ -166,7 +231,7 @@ impl From<tokio_vsock::VsockListener> for Listener {
 
 impl From<Kind> for Listener {
     fn from(kind: Kind) -> Self {
-        Self { _file: None, kind }
+        Self { bound: None, kind }
     }
 }
 
@@ -227,6 +292,10 @@ impl ListenerBuilder {
             #[cfg(feature = "vsock")]
             Address::Vsock { cid, port } => super::vsock::bind(*cid, *port).map(Listener::from),
         };
+        let bound = bound.map(|mut listener| {
+            listener.bound.get_or_insert(Bound { file: None });
+            listener
+        });
         bound.map_err(|source| ConnectError::Io {
             address: address.to_string(),
             source,
@@ -253,10 +322,8 @@ impl ListenerBuilder {
             fs::set_permissions(path, Permissions::from_mode(mode))?;
         }
         socket.listen(BACKLOG)?;
-        let listener = Listener::from_fd(socket)?;
-        Ok(Listener {
-            _file: Some(file),
-            ..listener
-        })
+        let mut listener = Listener::from_fd(socket)?;
+        listener.bound = Some(Bound { file: Some(file) });
+        Ok(listener)
     }
 }

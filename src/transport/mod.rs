@@ -4,6 +4,7 @@
 //! frames, and none waits.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -22,6 +23,7 @@ mod into;
 mod listener;
 mod socket;
 mod socket_file;
+mod socket_stream;
 #[cfg(feature = "vsock")]
 mod vsock;
 
@@ -29,6 +31,7 @@ pub use accept::Accept;
 pub(crate) use address::Address;
 pub use byte_stream::ByteStream;
 pub use credentials::PeerCredentials;
+pub(crate) use credentials::Remote;
 pub(crate) use fault::Fault;
 pub use into::IntoTransport;
 pub use listener::{Listener, ListenerBuilder};
@@ -60,8 +63,8 @@ pub enum Look {
 /// None of them may block its thread or wait in another way than by `Pending`. A method that
 /// panics ends its connection, as [`ConnectionError::Abandoned`].
 ///
-/// **The beginning.** [`peer_credentials`](Self::peer_credentials) and [`shortcut`](Self::shortcut)
-/// are asked once, in the task that makes the connection; before them
+/// **The beginning.** [`peer_credentials`](Self::peer_credentials),
+/// [`remote_address`](Self::remote_address) and [`shortcut`](Self::shortcut) are asked once, in the task that makes the connection; before them
 /// [`enter`](Self::enter), if the driver is to run on another runtime.
 ///
 /// **A turn** of the driver calls, in this order:
@@ -193,6 +196,11 @@ pub trait Transport: Send + 'static {
         None
     }
 
+    /// The address of the other end, where it has one. It is asked once, when the connection begins.
+    fn remote_address(&self) -> Option<SocketAddr> {
+        None
+    }
+
     /// Moves to the runtime that is entered: registers there what is registered with a reactor. It
     /// is called at most once, before anything else.
     ///
@@ -282,6 +290,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn peer_credentials(&self) -> Option<PeerCredentials> {
         (**self).peer_credentials()
+    }
+
+    fn remote_address(&self) -> Option<SocketAddr> {
+        (**self).remote_address()
     }
 
     fn enter(&mut self) -> io::Result<()> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 use std::mem::{self, MaybeUninit};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -16,7 +16,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 #[cfg(not(feature = "vsock"))]
 use super::descriptor::vsock_is_missing;
-use super::descriptor::{Family, wrong};
+use super::descriptor::{Family, is_its_own_peer, wrong};
 use super::{Look, PeerCredentials, Shortcut, Transport};
 use crate::error::ConnectionError;
 
@@ -98,8 +98,8 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// If it is not a connected stream socket of unix, TCP or vsock, or if the operating system
-    /// refuses. Without the feature `vsock` such a socket is refused with the feature's name.
+    /// If it is not a connected stream socket of unix, TCP or vsock, if it is connected to itself, or if
+    /// the operating system refuses. Without the feature `vsock` such a socket is refused with the feature's name.
     ///
     /// # Panics
     ///
@@ -110,7 +110,13 @@ impl Socket {
         SockRef::from(&descriptor).peer_addr()?;
         Ok(match family {
             Family::Unix => Self::unix(UnixStream::from_std(descriptor.into())?),
-            Family::Tcp => Self::tcp(TcpStream::from_std(descriptor.into())?),
+            Family::Tcp => {
+                let stream = TcpStream::from_std(descriptor.into())?;
+                if is_its_own_peer(&stream) {
+                    return Err(wrong("it is connected to itself"));
+                }
+                Self::tcp(stream)
+            }
             #[cfg(feature = "vsock")]
             Family::Vsock => Self::registered(Ok(descriptor), family),
             #[cfg(not(feature = "vsock"))]
@@ -128,7 +134,23 @@ impl Socket {
         }
     }
 
-    fn descriptor(&self) -> io::Result<&Descriptor> {
+    pub(super) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut impl BufMut,
+    ) -> Poll<io::Result<usize>> {
+        let Descriptor { stream, .. } = self.descriptor()?;
+        loop {
+            ready!(stream.poll_read_ready(cx))?;
+            match stream.try_read_buf(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Ok(0) => return Poll::Ready(self.descriptor()?.end()),
+                result => return Poll::Ready(result),
+            }
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> io::Result<&Descriptor> {
         match &self.descriptor {
             Ok(descriptor) => Ok(descriptor),
             Err(error) => Err(match error.raw_os_error() {
@@ -152,15 +174,7 @@ impl Transport for Socket {
         buffer: &mut BytesMut,
         limit: usize,
     ) -> Poll<io::Result<usize>> {
-        let Descriptor { stream, .. } = self.descriptor()?;
-        loop {
-            ready!(stream.poll_read_ready(cx))?;
-            match stream.try_read_buf(&mut buffer.limit(limit)) {
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Ok(0) => return Poll::Ready(self.descriptor()?.end()),
-                result => return Poll::Ready(result),
-            }
-        }
+        self.poll_fill(cx, &mut buffer.limit(limit))
     }
 
     fn poll_write(
@@ -211,6 +225,12 @@ impl Transport for Socket {
         self.descriptor().map(|_| ())
     }
 
+    fn remote_address(&self) -> Option<SocketAddr> {
+        let descriptor = self.descriptor().ok()?;
+        let address = SockRef::from(&descriptor.stream).peer_addr().ok()?;
+        address.as_socket()
+    }
+
     fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.peer_credentials
     }
@@ -247,12 +267,12 @@ impl Drop for Socket {
 
 /// Shared by the driver and the handles that write by themselves.
 #[derive(Debug)]
-struct Descriptor {
+pub(super) struct Descriptor {
     /// A socket of any family: it is asked only what all of them can do.
     ///
     /// It is registered for both directions. Where idle cores sleep, the peer's read of a request
     /// then wakes this side's core while the peer still works, and the answer finds it awake.
-    stream: UnixStream,
+    pub(super) stream: UnixStream,
     /// Why the connection is gone, as the system numbers it.
     reason: OnceLock<i32>,
 }

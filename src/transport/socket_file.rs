@@ -63,6 +63,14 @@ impl SocketFile {
     }
 }
 
+impl SocketFile {
+    /// The file stays.
+    pub(super) fn keep(mut self) {
+        // No file has this name.
+        self.path.clear();
+    }
+}
+
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if Identity::of(&self.path).is_ok_and(|found| found == self.identity) {

@@ -1,12 +1,17 @@
 //! Addresses, and what comes of connecting to them.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener as StdTcpListener;
 use std::os::unix::net::UnixListener as StdListener;
 
+use protobuf::well_known_types::wrappers::StringValue;
 use socket2::{Domain, SockAddr, Type};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
-use ttrpc_keepalive::{Client, ConnectError, DeadReason, Unknown, Verdict};
+use ttrpc_keepalive::{
+    Client, ConnectError, Context, DeadReason, Listener, Server, Socket, Unknown, Verdict,
+};
 
 use super::support::*;
 use super::{bind_replacing, io_error, leave_stale, place, serve};
@@ -108,4 +113,133 @@ async fn a_server_that_never_accepts_is_dead_if_it_was_assumed_to_answer_and_unk
             assert!(!client.snapshot().state().is_final());
         }
     }
+}
+
+/// A TCP socket that is connected to itself, as the system makes one when it chooses the port for it
+/// that it was to reach.
+fn connected_to_itself() -> socket2::Socket {
+    let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    socket.connect(&socket.local_addr().unwrap()).unwrap();
+    socket
+}
+
+#[tokio::test]
+async fn a_socket_that_is_connected_to_itself_is_refused() {
+    let error = Socket::from_fd(connected_to_itself()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("itself"), "{error}");
+}
+
+// The port is one that the system may choose itself, and somebody who tries it again and again meets that.
+#[tokio::test]
+async fn a_retry_never_connects_to_itself_and_leaves_the_port_to_the_server() {
+    let free = StdTcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", free.local_addr().unwrap());
+    drop(free);
+    let mut trying = tokio::task::JoinSet::new();
+    for _ in 0..32 {
+        let client = Client::builder().connect_timeout(secs(3));
+        let (client, address) = (client.connect_retry(ms(1)), address.clone());
+        trying.spawn(async move { client.connect(&address).await });
+    }
+    while let Some(tried) = trying.join_next().await {
+        let error = tried.unwrap().unwrap_err();
+        assert!(matches!(error, ConnectError::TimedOut { .. }), "{error:?}");
+    }
+    let listener = Listener::bind(&address).await.unwrap();
+    serve(listener);
+    let client = Client::builder().connect(&address).await.unwrap();
+    assert!(say(&client).await.is_ok());
+}
+
+#[tokio::test]
+async fn both_sides_of_a_tcp_connection_know_the_address_of_the_other() {
+    let listener = Listener::bind("tcp://127.0.0.1:0").await.unwrap();
+    let port = listener.port().unwrap();
+    let who = |call: Context, _: StringValue| async move {
+        Ok(text(&call.remote_address().unwrap().to_string()))
+    };
+    let server = Server::builder().unary("demo.Echo", "Say", who);
+    let server = server.build().unwrap();
+    tokio::spawn(async move { server.serve(listener).await });
+    let stream = tokio::net::TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap()));
+    let stream = stream.await.unwrap();
+    let here = stream.local_addr().unwrap();
+    let client = Client::builder().attach(stream).unwrap();
+    assert_eq!(
+        client.remote_address().unwrap().port(),
+        u16::try_from(port).unwrap()
+    );
+    assert_eq!(say(&client).await.unwrap().value, here.to_string());
+
+    let place = place();
+    serve(Listener::bind(&place.address).await.unwrap());
+    let client = Client::builder().connect(&place.address).await.unwrap();
+    assert_eq!(client.remote_address(), None);
+}
+
+#[tokio::test]
+async fn a_bare_path_is_an_address() {
+    let place = place();
+    let path = place.path.to_str().unwrap();
+    serve(Listener::bind(path).await.unwrap());
+    let client = Client::builder().connect(path).await.unwrap();
+    assert!(say(&client).await.is_ok());
+}
+
+/// The line of a monitor's socket, before a virtual machine's port is reached.
+async fn enter(mut socket: Socket) -> io::Result<Socket> {
+    socket.write_all(b"CONNECT 1024\n").await?;
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        line.push(socket.read_u8().await?);
+    }
+    match line.starts_with(b"OK ") {
+        true => Ok(socket),
+        false => Err(ErrorKind::ConnectionRefused.into()),
+    }
+}
+
+#[tokio::test]
+async fn a_handshake_is_a_part_of_each_attempt_to_connect() {
+    let place = place();
+    let listener = tokio::net::UnixListener::bind(&place.path).unwrap();
+    tokio::spawn(async move {
+        // The machine boots: its port is closed, then the monitor hangs up, then it is there.
+        for answer in [Some("NO\n"), None, Some("OK 1073741824\n")] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut line = [0; 13];
+            stream.read_exact(&mut line).await.unwrap();
+            assert_eq!(&line, b"CONNECT 1024\n");
+            let Some(answer) = answer else { continue };
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            if answer.starts_with("OK") {
+                echo().build().unwrap().serve_connection(stream).await;
+            }
+        }
+    });
+    let client = Client::builder().connect_retry(ms(10));
+    let connecting = tokio::spawn({
+        let address = place.address.clone();
+        async move { client.connect_with(&address, enter).await }
+    });
+    let client = connecting.await.unwrap().unwrap();
+    assert!(say(&client).await.is_ok());
+}
+
+// A monitor that never answers costs the time that was given, and no more.
+#[tokio::test]
+async fn a_handshake_that_hangs_ends_with_the_time_to_connect() {
+    let place = place();
+    let _silent = StdListener::bind(&place.path).unwrap();
+    let start = Instant::now();
+    let client = Client::builder().connect_timeout(ms(300));
+    let error = client
+        .connect_with(&place.address, enter)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ConnectError::TimedOut { .. }), "{error:?}");
+    assert!(start.elapsed() < secs(5));
 }

@@ -2,14 +2,15 @@
 
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener as StdTcpListener, TcpStream as StdTcpStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
-use ttrpc_keepalive::{Client, Socket};
+use ttrpc_keepalive::{Client, Listener, Socket};
 
 use super::support::*;
+use super::{place, serve};
 
 /// The other end of a socket.
 trait Far: Read + Send {
@@ -128,4 +129,47 @@ async fn a_socket_on_which_no_connection_was_begun_is_only_closed() {
     tokio::spawn(async move { server.serve_connection(socket).await });
     let client = Client::builder().attach(Socket::from_fd(there).unwrap());
     assert!(say(&client.unwrap()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_listener_that_is_closed_accepts_nothing_by_a_copy_and_tells_who_waits() {
+    let place = place();
+    for address in [place.address.as_str(), "tcp://127.0.0.1:0"] {
+        let listener = Listener::bind(address).await.unwrap();
+        let address = match listener.port() {
+            Some(port) => format!("tcp://127.0.0.1:{port}"),
+            None => address.to_owned(),
+        };
+        let _copy = listener.as_fd().try_clone_to_owned().unwrap();
+        let waiting = Client::builder().connect(&address).await.unwrap();
+        drop(listener);
+        assert!(Client::builder().connect(&address).await.is_err());
+        let told = tokio::time::timeout(secs(5), waiting.closed()).await;
+        assert!(told.is_ok(), "{address}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_is_handed_on_keeps_its_file_and_goes_on_by_its_copy() {
+    let place = place();
+    let mut listener = Listener::bind(&place.address).await.unwrap();
+    let copy = listener.as_fd().try_clone_to_owned().unwrap();
+    listener.hand_on();
+    drop(listener);
+    let client = Client::builder().connect(&place.address).await.unwrap();
+    serve(Listener::from_fd(copy).unwrap());
+    assert!(say(&client).await.is_ok());
+    assert!(place.path.exists());
+}
+
+// One that was not made here is somebody else's, who may go on with it.
+#[tokio::test]
+async fn a_listener_that_was_passed_on_is_only_closed() {
+    let place = place();
+    let theirs = std::os::unix::net::UnixListener::bind(&place.path).unwrap();
+    let listener = Listener::from_fd(theirs.try_clone().unwrap()).unwrap();
+    drop(listener);
+    let client = Client::builder().connect(&place.address).await.unwrap();
+    serve(Listener::from_fd(theirs).unwrap());
+    assert!(say(&client).await.is_ok());
 }

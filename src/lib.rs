@@ -394,16 +394,23 @@
 //!
 //! | address | |
 //! |---|---|
-//! | `unix:///run/plugin.sock` | a path; the file is removed with its [`Listener`], and [a stale one](ListenerBuilder::replace_stale) can be replaced |
+//! | `unix:///run/plugin.sock`, `/run/plugin.sock` | a path; the file is removed with its [`Listener`], and [a stale one](ListenerBuilder::replace_stale) can be replaced |
 //! | `unix://@name` | a name of Linux's abstract namespace, which leaves no file |
 //! | `tcp://host:port` | also `tcp://[::1]:port` |
 //! | `vsock://CID:PORT` | between a machine and its virtual machines, with the feature `vsock`; the CID -1 is any, for a server |
 //!
 //! A socket that exists already, one of the standard library or a descriptor that was passed on, is
 //! taken by [`Socket::from_fd`] and [`Listener::from_fd`]; any other byte stream, a pipe in memory
-//! or TLS, by [`ByteStream`]; and the channels of a multiplexer by [`transport::Transport`] and
-//! [`Accept`]. All of them are timed, watched and judged alike. On a unix socket both sides know the
-//! other's process and user: [`Client::peer_credentials`], [`Context::peer_credentials`].
+//! or TLS, by [`ByteStream`]; and the channels of a multiplexer by [`transport::Transport`], whose
+//! documentation is the contract for it, and [`Accept`]. All of them are timed, watched and judged alike.
+//! What has to be done on a socket before ttrpc is spoken there is a part of connecting by
+//! [`ClientBuilder::connect_with`]. On a unix socket both sides know the
+//! other's process and user, [`Client::peer_credentials`], [`Context::peer_credentials`], and on TCP the
+//! other's address, [`Client::remote_address`], [`Context::remote_address`].
+//!
+//! A connection that ends in order ends its stream in order, within a second: TLS says farewell, what
+//! was taken is passed on. One that ends by a conviction says nothing more. Either way the socket itself
+//! is shut down, whoever has a copy of its descriptor.
 //!
 //! Connecting fails at the first refusal of the operating system, unless
 //! [a retry is asked for](ClientBuilder::connect_retry). That it succeeded says that somebody

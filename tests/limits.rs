@@ -19,7 +19,7 @@ use support::*;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use ttrpc_keepalive::wire::{Flags, Header, MAX_PAYLOAD, MessageType};
 use ttrpc_keepalive::{
-    Client, ConnectionError, Context, DriverThread, IntoTransport, Server, Status,
+    Client, ConnectionError, Context, DriverThread, IntoTransport, Listener, Server, Status,
 };
 
 const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
@@ -91,6 +91,33 @@ async fn no_descriptor_is_needed_to_begin_a_connection_nor_to_wait_for_a_slow_pe
         assert!(answer.is_ok(), "{answer:?}");
     }
     drop(files);
+}
+
+// The process is at its limit when a connection comes: it waits, and so do its callers.
+#[tokio::test]
+async fn a_connection_that_cannot_be_accepted_now_is_accepted_when_a_descriptor_is_free() {
+    if !plays("a_connection_that_cannot_be_accepted_now_is_accepted_when_a_descriptor_is_free") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s");
+    let listener = Listener::bind(path.to_str().unwrap()).await.unwrap();
+    let server = echo().build().unwrap();
+    tokio::spawn(async move { server.serve(listener).await });
+    let served = Client::builder().connect(path.to_str().unwrap());
+    let served = served.await.unwrap();
+    assert!(say(&served).await.is_ok());
+
+    let mut files = use_up_descriptors();
+    files.pop();
+    let waiting = Client::builder().connect(path.to_str().unwrap());
+    let waiting = waiting.await.unwrap();
+    let error = say_within(&waiting, ms(200)).await.unwrap_err();
+    assert!(error.is_deadline(), "{error:?}");
+    assert!(say_large(&served, 4_000_000).await.is_ok(), "others go on");
+
+    drop(files);
+    assert!(say_within(&waiting, secs(5)).await.is_ok());
 }
 
 async fn assert_refused(client: &Client, errno: Errno) {

@@ -8,6 +8,7 @@
 mod support;
 
 use std::io::{self, IoSlice};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -184,4 +185,68 @@ async fn a_local_close_of_a_shared_stream_is_one_on_all_of_its_connections() {
     assert!(client.closed().await.is_local_close());
     let end = other.closed().await;
     assert!(end.is_local_close(), "{end}");
+}
+
+/// A stream that takes all it is given, and passes it on when it can.
+struct Holding {
+    stream: ByteStream<DuplexStream>,
+    held: Vec<u8>,
+    stuck: Arc<AtomicBool>,
+}
+
+impl Transport for Holding {
+    fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut BytesMut,
+        limit: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.stream.poll_read(cx, buffer, limit)
+    }
+
+    fn poll_write(
+        &mut self,
+        _: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let before = self.held.len();
+        slices
+            .iter()
+            .for_each(|slice| self.held.extend_from_slice(slice));
+        Poll::Ready(Ok(self.held.len() - before))
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.stuck.load(Ordering::Relaxed) {
+            return Poll::Pending;
+        }
+        while !self.held.is_empty() {
+            match self.stream.poll_write(cx, &[IoSlice::new(&self.held)]) {
+                Poll::Ready(written) => drop(self.held.drain(..written?)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+// Its trunk takes no byte: neither is this side to blame for that, nor does the peer not answer.
+#[tokio::test(start_paused = true)]
+async fn what_a_stream_holds_back_has_not_left_and_says_that_the_peer_does_not_read() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let stuck = Arc::new(AtomicBool::new(false));
+    let transport = Holding {
+        stream: ByteStream::new(here),
+        held: Vec::new(),
+        stuck: Arc::clone(&stuck),
+    };
+    let client = Client::builder().attach(transport).unwrap();
+    let mut peer = Peer::new(there);
+    let (first, ()) = tokio::join!(say(&client), peer.first_exchange());
+    first.unwrap();
+
+    stuck.store(true, Ordering::Relaxed);
+    let late = say_within(&client, secs(1)).await.unwrap_err();
+    assert_eq!(late.verdict(), Some(Verdict::NotReading), "{late}");
+    assert!(late.evidence().unwrap().write_blocked_for.unwrap() >= ms(900));
 }

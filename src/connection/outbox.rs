@@ -114,6 +114,8 @@ pub(super) struct Outbox {
     replies: ReplySlot,
     /// The flags of that PONG.
     pong_flags: Flags,
+    /// The stream cannot pass on what it holds back.
+    holds: bool,
     ping: Option<u64>,
     newest_ping: Option<u64>,
     /// The PING in the batch that is out, until its PONG has come: that may be before the batch is back.
@@ -324,6 +326,15 @@ impl Outbox {
         self.writes
     }
 
+    /// The stream was asked to pass on what it holds back, and has done so or not.
+    pub(super) fn handle_flush(&mut self, now: Duration, is_flushed: bool) {
+        self.writes.offered = Some(now);
+        self.holds = !is_flushed;
+        if is_flushed {
+            self.writes.taken = Some(now);
+        }
+    }
+
     /// Takes what is to be written next. `None` if there is nothing, or somebody is writing.
     pub(super) fn begin(&mut self) -> Option<Batch> {
         if !self.is_ready() {
@@ -378,7 +389,8 @@ impl Outbox {
         self.bytes = self.bytes.saturating_sub(batch.taken_of_streams);
         self.data_bytes = self.data_bytes.saturating_sub(batch.taken_of_data);
         self.writes.offered = Some(now);
-        if batch.taken > 0 {
+        // What is only held back with the rest has not been taken by anybody.
+        if batch.taken > 0 && !self.holds {
             self.writes.taken = Some(now);
         }
         let unanswered = self.ping_out.take().and(batch.written_ping);

@@ -88,7 +88,8 @@ pub enum Look {
 /// **What it may hold back.** It may take bytes and hold them until `poll_flush`, which is called
 /// after each turn's writes and directly behind a PING, and polled again until it is ready. Bytes
 /// count as written when they are taken; a PING's time and a server's last answer count from the
-/// flush. So it may hold back as much as it is willing to lose: what it cannot pass on is to be
+/// flush. While that is pending nothing is taken of what is held back, and for the verdict on a call and for the
+/// peer this is as a write that is refused. So it may hold back as much as it is willing to lose: what it cannot pass on is to be
 /// refused by `poll_write` before that grows. Nothing may be held back on the way in: bytes that
 /// it has read for this connection are given by the next `poll_read`, and what it reads ahead is
 /// [`Look::Readable`].

@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::{TcpListener as StdTcpListener, TcpStream as StdTcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
@@ -13,6 +14,7 @@ use bytes::BytesMut;
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use socket2::SockRef;
+use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::{Look, Transport};
@@ -123,8 +125,8 @@ fn tcp_pair() -> (StdTcpStream, StdTcpStream) {
 
 type Meet = fn(&mut Socket) -> io::Result<usize>;
 
-/// The ways to write to a socket, of the driver and of a handle.
-const WRITES: [Meet; 3] = [
+/// The ways to write to a socket: of the driver, of a handshake and of a handle.
+const WRITES: [Meet; 4] = [
     |socket| {
         let mut cx = Context::from_waker(Waker::noop());
         match socket.poll_write(&mut cx, &[IoSlice::new(b"x")]) {
@@ -133,6 +135,13 @@ const WRITES: [Meet; 3] = [
         }
     },
     |socket| socket.try_send(b"x").unwrap(),
+    |socket| {
+        let mut cx = Context::from_waker(Waker::noop());
+        match AsyncWrite::poll_write(Pin::new(socket), &mut cx, b"x") {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err(ErrorKind::WouldBlock.into()),
+        }
+    },
     |socket| {
         let shortcut = socket.shortcut().unwrap();
         shortcut.try_write(&[IoSlice::new(b"x")])

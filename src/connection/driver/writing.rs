@@ -95,7 +95,10 @@ impl<S: SideDriver> Driver<S> {
                 }
                 Poll::Ready(Err(error)) if Fault::of(&error) == Fault::Interrupted => {}
                 Poll::Ready(Err(error)) => return self.meet(cx, error),
-                Poll::Pending => return self.block(By::Flush),
+                Poll::Pending => {
+                    self.shared.lock().handle_flush_refused(self.now);
+                    return self.block(By::Flush);
+                }
             }
         }
         self.pause_writing(cx);

@@ -72,9 +72,15 @@ impl<S: Side> State<S> {
     /// The stream has passed on all that it took. A trial begins when the kernel has the PING's last
     /// byte, not when a buffer of ours has it.
     pub(in crate::connection) fn handle_flushed(&mut self, now: Duration) {
+        self.outbox.handle_flush(now, true);
         if self.outbox.take_unflushed_ping() {
             self.machine.handle_ping_flushed(now);
         }
+    }
+
+    /// The stream cannot pass it on. For a call that waits this is as a write that is refused.
+    pub(in crate::connection) fn handle_flush_refused(&mut self, now: Duration) {
+        self.outbox.handle_flush(now, false);
     }
 
     /// Whether reading has to wait until the peer takes what it is owed.

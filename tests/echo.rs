@@ -1,4 +1,4 @@
-//! A peer that sends back what it is sent is no peer (RFC KA-51).
+//! A peer that sends back what it is sent is no peer (RFC KA-52).
 
 #![allow(
     clippy::unwrap_used,

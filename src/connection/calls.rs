@@ -214,7 +214,7 @@ impl Side for Calls {
         let Frame { header, payload } = input.frame;
         let stream_id = header.stream_id;
         if header.message_type != MessageType::RESPONSE {
-            // No server sends any (RFC KA-51).
+            // No server sends any (RFC KA-52).
             let is_request = header.message_type == MessageType::REQUEST;
             if is_request && stream_id == 1 && state.side.first_request == Some(header.length) {
                 state.echoes = true;

@@ -36,7 +36,7 @@ impl<S: Side> State<S> {
 
     /// A PING has come. RFC KA-11, KA-19: answered here, whatever the handlers do.
     pub(in crate::connection) fn handle_ping(&mut self, now: Duration, ping: Frame, flags: Flags) {
-        // RFC KA-51
+        // RFC KA-52
         if ping_number(&ping.payload).is_some_and(|number| self.outbox.has_sent_ping(number)) {
             self.echoes = true;
             return;

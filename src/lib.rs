@@ -512,6 +512,7 @@ pub use config::{
 };
 pub use error::{
     ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
+    RequestProgress,
 };
 pub use hook::{AtEnd, CallEnd, CallStart, Outcome};
 pub use keepalive::{

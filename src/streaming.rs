@@ -249,7 +249,7 @@ impl<Q: ?Sized> Sender<Q> {
         sent.await.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => Error::RequestTooLarge(oversized),
             NotSent::Ended => Error::StreamEnded,
-            NotSent::Connection(end) => end.into(),
+            NotSent::Connection(end) => Error::not_sent(end),
         })
     }
 

@@ -96,7 +96,7 @@ async fn a_stream_that_ends_within_a_frame_is_torn_and_between_two_is_closed() {
         peer.send(&whole[..cut]).await;
         drop(peer);
         let error = call.await.unwrap().unwrap_err();
-        let Error::Connection(end) = &error else {
+        let Error::Connection(end, _) = &error else {
             panic!("{error:?}");
         };
         assert_eq!(

@@ -274,7 +274,7 @@ async fn fifty_calls_fail_with_the_one_reset() {
     for call in calls {
         let error = timeout(secs(1), call).await.unwrap().unwrap().unwrap_err();
         assert!(
-            matches!(&error, Error::Connection(ConnectionError::Reset(_))),
+            matches!(&error, Error::Connection(ConnectionError::Reset(_), _)),
             "{error:?}"
         );
         assert_eq!(error.peer(), Summary::Gone);

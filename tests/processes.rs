@@ -315,7 +315,7 @@ async fn a_stopped_process_fails_its_calls_with_one_reason() {
     let start = Instant::now();
     for call in calls {
         let error = timeout(secs(20), call).await.unwrap().unwrap().unwrap_err();
-        let ttrpc_keepalive::Error::Connection(end) = &error else {
+        let ttrpc_keepalive::Error::Connection(end, _) = &error else {
             panic!("{error:?}");
         };
         assert_eq!(end.dead_reason(), Some(DeadReason::Silent));

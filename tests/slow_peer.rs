@@ -96,7 +96,7 @@ async fn calls_to_a_dead_peer_fail_at_once_and_with_the_one_cause() {
             late += 1;
             continue;
         }
-        let Error::Connection(end) = &error else {
+        let Error::Connection(end, _) = &error else {
             panic!("{error:?}");
         };
         assert_eq!(end.dead_reason(), Some(DeadReason::Silent));

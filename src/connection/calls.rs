@@ -17,10 +17,11 @@ mod probes;
 
 use super::effects::{Effects, Note};
 use super::inbox::{Overflow, Received};
+use super::outbox::{Outbox, Progress};
 use super::state::{Side, State};
-use super::stream::{Stream, StreamRecord};
+use super::stream::{Local, Stream, StreamRecord};
 use crate::config::ClientLimits;
-use crate::error::{ConnectionError, Error, LateOutcome, LateRecord};
+use crate::error::{ConnectionError, Error, LateOutcome, LateRecord, RequestProgress};
 use crate::keepalive::{CallDeadline, Deadlines, Expired, Machine, Role, Support};
 use crate::liveness::{Counters, Traffic};
 use crate::streams::Data;
@@ -62,6 +63,8 @@ pub(crate) struct Call {
     deadline: Option<CallDeadline>,
     /// The number of its request.
     request: u64,
+    /// A first message has come.
+    answered: bool,
     /// Its deadline has passed, and its answer may still come.
     late: Option<LateRecord>,
 }
@@ -183,6 +186,28 @@ impl State<Calls> {
     }
 }
 
+/// How far the request of a call had come when its connection ended, messages of its stream included.
+fn request_progress(stream: &Stream<Call>, outbox: &Outbox) -> RequestProgress {
+    if stream.own.answered {
+        return RequestProgress::Answered;
+    }
+    match outbox.progress(stream.own.request) {
+        Progress::Unsent => RequestProgress::NotSent,
+        Progress::Begun => RequestProgress::PartlySent,
+        // Whoever writes it may have written all of it.
+        Progress::Out => RequestProgress::Sent,
+        Progress::Written => match stream.local {
+            Local::Open { newest, .. } | Local::HalfClosed { newest } => {
+                match outbox.progress(newest) {
+                    Progress::Unsent | Progress::Begun => RequestProgress::PartlySent,
+                    Progress::Out | Progress::Written => RequestProgress::Sent,
+                }
+            }
+            Local::Closed => RequestProgress::Sent,
+        },
+    }
+}
+
 /// RFC KA-23: a response decides, and so does data of a stream, which may never see one.
 fn decide_support(machine: &mut Machine, now: Duration) {
     if machine.support() == Support::Unknown {
@@ -251,6 +276,7 @@ impl Side for Calls {
         }
         let data = Data::of(flags);
         if let Data::Message | Data::Last = data {
+            stream.own.answered = true;
             match stream.inbox.push(message, received) {
                 Ok(waker) => effects.wake(waker),
                 Err(Overflow { size, limit }) => {
@@ -400,7 +426,7 @@ impl Side for Calls {
     }
 
     fn end(state: &mut State<Self>, end: &ConnectionError, effects: &mut Effects) {
-        let error = || Error::Connection(end.clone());
+        let error = || Error::not_sent(end.clone());
         for (ticket, waiting) in mem::take(&mut state.side.waiting) {
             state.side.results.insert(ticket, Err(error()));
             effects.wake(waiting.waker);
@@ -408,9 +434,13 @@ impl Side for Calls {
         for (ticket, probe) in mem::take(&mut state.side.probes) {
             state.end_probe(ticket, probe, Err(error()), effects);
         }
-        for stream in state.streams.values_mut() {
+        let State {
+            streams, outbox, ..
+        } = state;
+        for stream in streams.values_mut() {
             stream.open = false;
-            effects.wake(stream.inbox.fail(StreamEnd::Failed(Box::new(error()))));
+            let error = Error::Connection(end.clone(), request_progress(stream, outbox));
+            effects.wake(stream.inbox.fail(StreamEnd::Failed(Box::new(error))));
             if let Some(record) = stream.own.late.take() {
                 effects.late(record, LateOutcome::Ended(end.clone()));
             }

@@ -101,7 +101,7 @@ impl Story {
                 let mut outlet = guard.outlet(1);
                 for _ in 0..2 {
                     match outlet.send(encode).await {
-                        Err(NotSent::Connection(end)) => return Err(end.into()),
+                        Err(NotSent::Connection(end)) => return Err(Error::not_sent(end)),
                         sent => sent.unwrap(),
                     }
                 }
@@ -196,7 +196,7 @@ fn play(stories: &[Story], room: usize) {
     let aborts = stories.contains(&Story::Abort);
     for owner in owners.collect::<Vec<_>>() {
         match owner.join().unwrap() {
-            Err(Error::Connection(_)) if aborts => {}
+            Err(Error::Connection(..)) if aborts => {}
             ended => ended.unwrap(),
         }
     }

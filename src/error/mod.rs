@@ -8,10 +8,12 @@ use crate::wire::{EnvelopeError, Oversized};
 
 mod connection;
 mod late;
+mod request;
 
 pub use connection::{ConfigError, ConnectError, ConnectionError};
 pub(crate) use late::LateRecord;
 pub use late::{LateAnswer, LateOutcome};
+pub use request::RequestProgress;
 
 /// Why a call did not return a message.
 ///
@@ -30,9 +32,10 @@ pub enum Error {
     /// The call ran out of time, here or at the peer. The connection goes on.
     #[error(transparent)]
     Deadline(Box<DeadlineError>),
-    /// The connection ended before an answer came, or had ended before the call.
+    /// The connection ended before an answer came, or had ended before the call; and how far the
+    /// request had come, which is what [`Error::request`] says.
     #[error("the connection has ended")]
-    Connection(#[source] ConnectionError),
+    Connection(#[source] ConnectionError, RequestProgress),
     /// The request, or a message of a stream, is larger than a frame may be. It was not sent; a
     /// stream goes on.
     #[error("the request cannot be sent")]
@@ -80,7 +83,7 @@ impl Error {
 
     /// Whether the connection is over. Every later call on it fails the same way.
     pub fn is_connection(&self) -> bool {
-        matches!(self, Self::Connection(_))
+        matches!(self, Self::Connection(..))
     }
 
     /// Whether the peer broke the protocol or answered nonsense in this call.
@@ -90,7 +93,7 @@ impl Error {
             | Self::InvalidResponse(_)
             | Self::InvalidMessage(_)
             | Self::UnexpectedData => true,
-            Self::Connection(end) => matches!(end, ConnectionError::Protocol(_)),
+            Self::Connection(end, _) => matches!(end, ConnectionError::Protocol(_)),
             _ => false,
         }
     }
@@ -104,7 +107,7 @@ impl Error {
     pub fn evidence(&self) -> Option<&Evidence> {
         match self {
             Self::Deadline(late) => Some(&late.evidence),
-            Self::Connection(ConnectionError::Dead { evidence, .. }) => Some(evidence),
+            Self::Connection(ConnectionError::Dead { evidence, .. }, _) => Some(evidence),
             _ => None,
         }
     }
@@ -113,7 +116,7 @@ impl Error {
     pub fn peer(&self) -> Peer {
         match self {
             Self::Deadline(late) => late.peer,
-            Self::Connection(_) | Self::IdsExhausted => Peer::Gone,
+            Self::Connection(..) | Self::IdsExhausted => Peer::Gone,
             Self::Status(_)
             | Self::Refused(_)
             | Self::RequestTooLarge(_)
@@ -123,6 +126,41 @@ impl Error {
             | Self::UnexpectedData
             | Self::StreamOverflow { .. }
             | Self::StreamEnded => Peer::Alive,
+        }
+    }
+
+    /// How far the request had come: whether the call may be made again although it must not be
+    /// executed twice.
+    ///
+    /// ```
+    /// use ttrpc_keepalive::{Error, RequestProgress};
+    ///
+    /// /// Whether a request to create something may be sent once more, on a new connection.
+    /// fn may_repeat(error: &Error) -> bool {
+    ///     match error.request() {
+    ///         RequestProgress::NotSent | RequestProgress::PartlySent => true,
+    ///         // The peer may have it, or has answered: ask what exists first.
+    ///         RequestProgress::Sent | RequestProgress::Answered => false,
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// An error of [`Sender::send`](crate::Sender::send) is about its message, which was not sent; what
+    /// became of the call is told by the other half. A probe has no request.
+    pub fn request(&self) -> RequestProgress {
+        match self {
+            Self::Deadline(late) => late.request,
+            Self::Connection(_, request) => *request,
+            Self::Refused(_)
+            | Self::RequestTooLarge(_)
+            | Self::StreamEnded
+            | Self::IdsExhausted => RequestProgress::NotSent,
+            Self::Status(_)
+            | Self::ResponseTooLarge(_)
+            | Self::InvalidResponse(_)
+            | Self::InvalidMessage(_)
+            | Self::UnexpectedData
+            | Self::StreamOverflow { .. } => RequestProgress::Answered,
         }
     }
 
@@ -139,6 +177,11 @@ impl Error {
     /// nothing to wait for: the call is not late, was never sent, or was answered by the peer.
     pub fn late_answer(&self) -> Option<LateAnswer> {
         self.deadline()?.late_answer.clone()
+    }
+
+    /// Nothing was sent, since the connection has ended.
+    pub(crate) fn not_sent(end: ConnectionError) -> Self {
+        Self::Connection(end, RequestProgress::NotSent)
     }
 
     fn deadline(&self) -> Option<&DeadlineError> {
@@ -163,15 +206,10 @@ impl Error {
             verdict: Verdict::Slow,
             evidence,
             peer: Peer::Alive,
+            request: RequestProgress::Answered,
             status: Some(status),
             late_answer: None,
         }))
-    }
-}
-
-impl From<ConnectionError> for Error {
-    fn from(end: ConnectionError) -> Self {
-        Self::Connection(end)
     }
 }
 
@@ -183,6 +221,7 @@ pub struct DeadlineError {
     pub(crate) verdict: Verdict,
     pub(crate) evidence: Evidence,
     pub(crate) peer: Peer,
+    pub(crate) request: RequestProgress,
     #[source]
     pub(crate) status: Option<Status>,
     pub(crate) late_answer: Option<LateAnswer>,

@@ -213,7 +213,7 @@ async fn full(world: &World, server: &GoServer) -> Result<String> {
 
 fn convicted(error: &Error, reason: DeadReason, begin: Instant) -> Result<String> {
     let took = begin.elapsed();
-    let Error::Connection(end) = error else {
+    let Error::Connection(end, _) = error else {
         return Err(format!("{error}").into());
     };
     claim!(end.dead_reason() == Some(reason), "{end}");

@@ -8,7 +8,7 @@ use crate::connection::effects::{Effects, Note};
 use crate::connection::outbox::Progress;
 use crate::connection::state::{Side, State};
 use crate::connection::stream::Table;
-use crate::error::{DeadlineError, Error, LateOutcome, LateRecord};
+use crate::error::{DeadlineError, Error, LateOutcome, LateRecord, RequestProgress};
 use crate::keepalive::{Deadlines, Expired, Unknown, Verdict};
 
 impl State<Calls> {
@@ -123,6 +123,12 @@ impl State<Calls> {
         let record = (progress != Progress::Unsent).then(|| LateRecord::new(stream.own.started));
         late.late_answer = record.as_ref().map(LateRecord::answer);
         let is_late = record.is_some();
+        late.request = match progress {
+            Progress::Unsent => RequestProgress::NotSent,
+            _ if stream.own.answered => RequestProgress::Answered,
+            // The connection goes on, so what has begun is finished.
+            Progress::Out | Progress::Begun | Progress::Written => RequestProgress::Sent,
+        };
         stream.own.late = record;
         effects.wake(
             stream
@@ -166,6 +172,7 @@ impl State<Calls> {
             verdict,
             evidence: self.machine.evidence(now),
             peer: self.machine.peer(),
+            request: RequestProgress::NotSent,
             status: None,
             late_answer: None,
         }

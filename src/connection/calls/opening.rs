@@ -11,7 +11,7 @@ use crate::connection::effects::Effects;
 use crate::connection::inbox::Inbox;
 use crate::connection::state::{Closing, State};
 use crate::connection::stream::{Local, Stream};
-use crate::error::{ConnectionError, Error};
+use crate::error::{ConnectionError, Error, RequestProgress};
 use crate::keepalive::{CallDeadline, WriteFacts};
 use crate::wire::{Flags, HEADER_LENGTH, PING_STREAM_ID, set_stream_id};
 
@@ -30,7 +30,7 @@ impl State<Calls> {
         waker: &Waker,
         effects: &mut Effects,
     ) -> Result<Key, Error> {
-        self.check()?;
+        self.check().map_err(Error::not_sent)?;
         self.check_time(now, call)?;
         let waits = !self.side.waiting.is_empty() || !self.has_room();
         self.machine.handle_call_started(now);
@@ -117,6 +117,7 @@ impl State<Calls> {
             timeout: call.timeout,
             deadline: call.deadline.clone(),
             request,
+            answered: false,
             late: None,
         };
         let mut inbox = Inbox::new(waker.clone());
@@ -162,7 +163,7 @@ impl State<Calls> {
             return Err(error);
         }
         let Some(Waiting { call, waker: kept }) = self.side.waiting.remove(&ticket) else {
-            return Err(ConnectionError::Abandoned.into());
+            return Err(Error::not_sent(ConnectionError::Abandoned));
         };
         effects.drop_later(kept);
         if let Some(deadline) = &call.deadline {
@@ -204,7 +205,7 @@ impl State<Calls> {
         effects: &mut Effects,
     ) -> Poll<Result<Bytes, Error>> {
         let Some(stream) = self.streams.get_mut(&id) else {
-            return Poll::Ready(Err(ConnectionError::Abandoned.into()));
+            return Poll::Ready(Err(abandoned()));
         };
         let end = ready!(stream.inbox.poll_end(waker, effects));
         stream.inbox.end_taken();
@@ -214,7 +215,7 @@ impl State<Calls> {
         Poll::Ready(match end {
             Some(StreamEnd::Response(envelope)) => Ok(envelope),
             Some(StreamEnd::Failed(error)) => Err(*error),
-            None => Err(ConnectionError::Abandoned.into()),
+            None => Err(abandoned()),
         })
     }
 
@@ -264,4 +265,9 @@ impl State<Calls> {
         }
         self.admit(effects);
     }
+}
+
+/// For a call of which nothing is known any more.
+fn abandoned() -> Error {
+    Error::Connection(ConnectionError::Abandoned, RequestProgress::Sent)
 }

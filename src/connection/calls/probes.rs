@@ -19,7 +19,7 @@ impl State<Calls> {
         waker: &Waker,
         effects: &mut Effects,
     ) -> Result<u64, Error> {
-        self.check()?;
+        self.check().map_err(Error::not_sent)?;
         // A peer of which nothing is known is asked: the probe may be what comes first.
         if !self.machine.may_ask() {
             let verdict = Verdict::Unknown(Unknown::NoSupport);
@@ -55,7 +55,7 @@ impl State<Calls> {
             return Poll::Ready(result);
         }
         match self.side.probes.get_mut(&ticket) {
-            None => Poll::Ready(Err(ConnectionError::Abandoned.into())),
+            None => Poll::Ready(Err(Error::not_sent(ConnectionError::Abandoned))),
             Some(probe) => {
                 effects.keep(&mut probe.waker, waker);
                 Poll::Pending

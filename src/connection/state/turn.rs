@@ -214,6 +214,8 @@ impl<S: Side> State<S> {
         self.driver = DriverState::Ended;
         self.machine.handle_closed();
         self.end = Some(end.clone());
+        // What is unwritten is still known to it.
+        S::end(self, end, effects);
         effects.drop_later(self.outbox.clear());
         self.leaving.clear();
         effects.drop_later(self.shortcut.take());
@@ -221,7 +223,6 @@ impl<S: Side> State<S> {
         for stream in self.streams.values_mut() {
             stream.local = Local::Closed;
         }
-        S::end(self, end, effects);
         self.streams.retain(|_, stream| !stream.is_over());
     }
 }

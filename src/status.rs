@@ -2,7 +2,7 @@
 //!
 //! A status comes from the peer, or is sent to it. A failure on this side is never dressed as one.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use protobuf::well_known_types::any::Any;
 
@@ -84,16 +84,44 @@ const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 /// Its first two fields, encoded: `reason = 1` and `domain = 2`. A third one may follow.
 const SHUTTING_DOWN: &[u8] = b"\x0a\x0dSHUTTING_DOWN\x12\x05ttrpc";
 
+/// One line, of which the message is at most 1,024 bytes: it is a text of the peer, which may be as
+/// long as a frame, and forge lines of a log. [`Status::message`] has all of it.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() {
             return self.code.fmt(f);
         }
-        write!(f, "{}: {}", self.code, self.message)
+        write!(f, "{}: {}", self.code, OneLine(&self.message))
     }
 }
 
 impl std::error::Error for Status {}
+
+/// A text of the peer as it may be shown.
+struct OneLine<'a>(&'a str);
+
+/// Bytes of it.
+const SHOWN: usize = 1024;
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut end = SHOWN.min(self.0.len());
+        while !self.0.is_char_boundary(end) {
+            end -= 1;
+        }
+        for letter in self.0[..end].chars() {
+            if letter.is_control() {
+                letter.escape_default().fmt(f)?;
+            } else {
+                f.write_char(letter)?;
+            }
+        }
+        if end < self.0.len() {
+            write!(f, "... ({} bytes)", self.0.len())?;
+        }
+        Ok(())
+    }
+}
 
 /// The kind of a call's result: the codes of gRPC, which ttrpc shares.
 ///
@@ -225,5 +253,18 @@ mod tests {
         let without = Status::new(Code::from(99), "");
         assert_eq!(with.to_string(), "NOT_FOUND: no such container");
         assert_eq!(without.to_string(), "99");
+    }
+
+    #[test]
+    fn what_a_peer_says_is_shown_in_one_line_that_is_not_long() {
+        let lines = Status::new(Code::INTERNAL, "panicked:\nat\u{1b}[1m main\r");
+        assert_eq!(
+            lines.to_string(),
+            "INTERNAL: panicked:\\nat\\u{1b}[1m main\\r"
+        );
+        // The cut falls into a letter.
+        let long = Status::new(Code::INTERNAL, format!("x{}", "\u{e4}".repeat(1 << 20)));
+        let shown = long.to_string();
+        assert!(shown.len() < 1100 && shown.ends_with("\u{e4}... (2097153 bytes)"));
     }
 }

@@ -1,5 +1,6 @@
 //! Why a connection ended, or was not made.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,36 +13,38 @@ use crate::wire::ProtocolError;
 /// What the byte stream says of a peer that went away is little: a process that is killed has its
 /// sockets closed like one that ends well, and one that ends well while bytes of ours are unread
 /// looks like a reset. Only [`Announced`](Self::Announced) says that it went on purpose.
+///
+/// What it displays is the whole reason in one line, the operating system's words included.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// This side closed it: the last handle was dropped, or a shutdown was asked for.
-    #[error("closed on this side")]
+    #[error("this side closed it")]
     LocalClose,
     /// The peer closed it between two frames, without a word before.
-    #[error("closed by the peer")]
+    #[error("the peer closed it")]
     PeerClosed,
     /// The peer closed it, and had said so before: it refused a call because it
     /// [shuts down](crate::Status::shutting_down), or the application said that it
     /// [expects the end](crate::Client::expect_close). With what the operating system reported, if
     /// it was not a plain end.
-    #[error("closed by the peer, as announced")]
+    #[error("the peer closed it, as announced{}", Reason(.0.as_ref()))]
     Announced(#[source] Option<Arc<io::Error>>),
     /// The peer closed it in the middle of a frame: it crashed, or the stream was cut.
-    #[error("closed by the peer in the middle of a frame")]
+    #[error("the peer closed it in the middle of a frame")]
     Torn,
     /// The peer's end was closed while bytes of ours were unread there, or the peer's system does
     /// not know the connection any more (ECONNRESET, ECONNABORTED).
-    #[error("reset by the peer")]
+    #[error("the peer reset it: {0}")]
     Reset(#[source] Arc<io::Error>),
     /// The peer's end takes no bytes any more (EPIPE), and has not closed the other direction.
-    #[error("the peer receives nothing any more")]
+    #[error("the peer receives nothing any more: {0}")]
     BrokenPipe(#[source] Arc<io::Error>),
     /// The operating system, or the byte stream itself, reported another error.
-    #[error("the byte stream failed")]
+    #[error("the byte stream failed: {0}")]
     Io(#[source] Arc<io::Error>),
     /// The peer sent something that is not ttrpc.
-    #[error("the peer does not speak ttrpc")]
+    #[error("the peer does not speak ttrpc: {0}")]
     Protocol(#[source] ProtocolError),
     /// What this side sent came back. Nobody is there: it is a service that echoes, or a socket that is
     /// connected to itself.
@@ -57,7 +60,7 @@ pub enum ConnectionError {
     },
     /// The task that drove the connection is gone: its runtime was shut down, or the future that
     /// served it was dropped.
-    #[error("the task that drove the connection is gone")]
+    #[error("the task that drove it is gone")]
     Abandoned,
 }
 
@@ -97,6 +100,18 @@ impl ConnectionError {
             // A peer that closes with a PING of ours unread looks like this.
             Self::Reset(error) | Self::BrokenPipe(error) => Self::Announced(Some(error)),
             other => other,
+        }
+    }
+}
+
+/// What stands behind the text of an error: its source, if it has one.
+pub(super) struct Reason<E>(pub(super) Option<E>);
+
+impl<E: fmt::Display> fmt::Display for Reason<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(reason) => write!(f, ": {reason}"),
+            None => Ok(()),
         }
     }
 }
@@ -181,7 +196,7 @@ pub enum ConfigError {
 #[non_exhaustive]
 pub enum ConnectError {
     /// A setting is out of its range. Nothing was tried.
-    #[error("a setting is not usable")]
+    #[error("a setting is not usable: {0}")]
     Config(#[from] ConfigError),
     /// The address is not one of `unix:///path`, `unix://@name`, `tcp://host:port` and
     /// `vsock://CID:PORT`, or needs a feature of this crate that is off.
@@ -193,7 +208,7 @@ pub enum ConnectError {
         problem: &'static str,
     },
     /// The operating system refused.
-    #[error("the operating system refuses {address}")]
+    #[error("the operating system refuses {address}: {source}")]
     Io {
         /// Where to connect, or to listen.
         address: String,
@@ -202,7 +217,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// No connection was made within the time allowed.
-    #[error("no connection to {address} within {timeout:?}")]
+    #[error("no connection to {address} within {timeout:?}{}", Reason(.source.as_ref()))]
     TimedOut {
         /// Where to.
         address: String,

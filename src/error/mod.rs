@@ -10,6 +10,7 @@ mod connection;
 mod late;
 mod request;
 
+use connection::Reason;
 pub use connection::{ConfigError, ConnectError, ConnectionError};
 pub(crate) use late::LateRecord;
 pub use late::{LateAnswer, LateOutcome};
@@ -19,6 +20,9 @@ pub use request::RequestProgress;
 ///
 /// The variants say whose fault it was; the predicates answer what a caller decides by. A failure
 /// on this side is never dressed as a [`Status`] of the peer.
+///
+/// What it displays is one line with the reason in it, so that `{error}` is enough for a log: *the
+/// connection has ended: the peer closed it*.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,22 +38,22 @@ pub enum Error {
     Deadline(Box<DeadlineError>),
     /// The connection ended before an answer came, or had ended before the call; and how far the
     /// request had come, which is what [`Error::request`] says.
-    #[error("the connection has ended")]
+    #[error("the connection has ended: {0}")]
     Connection(#[source] ConnectionError, RequestProgress),
     /// The request, or a message of a stream, is larger than a frame may be. It was not sent; a
     /// stream goes on.
-    #[error("the request cannot be sent")]
+    #[error("the request cannot be sent: {0}")]
     RequestTooLarge(#[source] Oversized),
     /// The peer's answer, or a message of a stream, was larger than a frame may be. It was skipped;
     /// the connection goes on.
-    #[error("the response is too large")]
+    #[error("the response is too large: {0}")]
     ResponseTooLarge(#[source] Oversized),
     /// The peer's answer could not be decoded: what ttrpc puts around the message. The connection
     /// goes on.
-    #[error("the response cannot be decoded")]
+    #[error("the response cannot be decoded: {0}")]
     InvalidResponse(#[source] EnvelopeError),
     /// The peer's answer is not the message that was expected. The connection goes on.
-    #[error("the response's message cannot be decoded")]
+    #[error("the response's message cannot be decoded: {0}")]
     InvalidMessage(#[source] protobuf::Error),
     /// The peer sent stream data in answer to a call that has one response. The connection goes
     /// on.
@@ -215,7 +219,7 @@ impl Error {
 
 /// A call that ran out of time, with what is known about the peer at that moment.
 #[derive(Debug, thiserror::Error)]
-#[error("deadline exceeded: {verdict} ({evidence})")]
+#[error("deadline exceeded: {verdict} ({evidence}){}", Reason(.status.as_ref()))]
 pub struct DeadlineError {
     pub(crate) timeout: Option<Duration>,
     pub(crate) verdict: Verdict,

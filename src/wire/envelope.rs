@@ -186,7 +186,7 @@ fn request_error(source: protobuf::Error) -> EnvelopeError {
 
 /// The payload of a REQUEST or RESPONSE is not what the protocol says it is.
 #[derive(Debug, thiserror::Error)]
-#[error("the {envelope} envelope cannot be decoded")]
+#[error("the {envelope} envelope cannot be decoded: {source}")]
 pub struct EnvelopeError {
     envelope: &'static str,
     source: protobuf::Error,
@@ -281,7 +281,10 @@ mod tests {
     fn an_envelope_error_says_which_envelope_and_why() {
         use std::error::Error as _;
         let error = Request::decode(&Bytes::from_static(b"\x0a\x01\xff")).unwrap_err();
-        assert_eq!(error.to_string(), "the Request envelope cannot be decoded");
+        assert_eq!(
+            error.to_string(),
+            "the Request envelope cannot be decoded: a text is not UTF-8"
+        );
         assert!(
             error
                 .source()

@@ -1,50 +1,59 @@
 //! A call that is being prepared.
 
 use std::fmt;
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::codec::Decode;
-use crate::connection::{Exchange, Handle, Outgoing, Payload, Received};
+use crate::connection::{Exchange, Handle, Outgoing, Received};
 use crate::error::Error;
 use crate::hook::Outcome;
-use crate::wire::{Flags, Response};
+use crate::wire::{Encode, Flags, Response};
 
-/// A unary call that is being prepared; awaiting it makes it.
+/// A unary call that is being prepared, and a future; awaiting it makes the call.
+///
+/// It owns all that it needs, so it can be spawned, kept, and polled beside others:
+///
+/// ```
+/// # use protobuf::well_known_types::wrappers::StringValue;
+/// # use std::time::Duration;
+/// # use ttrpc_keepalive::{Client, Error};
+/// # async fn example(client: &Client, request: &StringValue) -> Result<(), Box<dyn std::error::Error>> {
+/// let limit = Duration::from_secs(2);
+/// let task = tokio::spawn(client.call::<_, StringValue>("demo.Echo", "Say", request).timeout(limit));
+/// let mut other = client.call::<_, StringValue>("demo.Echo", "Say", request).timeout(limit);
+/// tokio::select! {
+///     reply = &mut other => println!("{:?}", reply?),
+///     reply = task => println!("{:?}", reply??),
+/// }
+/// # Ok(()) }
+/// ```
 ///
 /// # Cancel safety
 ///
 /// Dropping it before it is awaited does nothing. Dropping it later ends the call here: a request
 /// that has not begun to be written is not sent; the answer to one that has is dropped. The
 /// connection goes on. Do not keep it without polling it: one that waits for room holds its place
-/// in the queue, and those behind it wait too.
+/// in the queue, and those behind it wait too, until its time is over.
 #[must_use = "a call is made when it is awaited"]
-pub struct Call<'a, R> {
-    handle: &'a Handle,
-    outgoing: Outgoing<'a>,
+pub struct Call<R> {
+    exchange: Exchange,
     decode: Decode<R>,
 }
 
-impl<'a, R> Call<'a, R> {
+impl<R> Call<R> {
     pub(crate) fn new(
-        handle: &'a Handle,
-        service: &'a str,
-        method: &'a str,
-        payload: Payload<'a>,
+        handle: &Handle,
+        (service, method): (&str, &str),
+        message: &dyn Encode,
         decode: Decode<R>,
     ) -> Self {
+        let timeout = handle.settings().timeout_of(service, method);
+        let outgoing = Outgoing::new((service, method), Flags::NONE, message, timeout);
         Self {
-            handle,
-            outgoing: Outgoing {
-                service,
-                method,
-                flags: Flags::NONE,
-                metadata: Vec::new(),
-                payload,
-                timeout: handle.settings().timeout_of(service, method),
-            },
+            exchange: handle.exchange(outgoing),
             decode,
         }
     }
@@ -57,7 +66,7 @@ impl<'a, R> Call<'a, R> {
     /// waits until it is answered or the connection ends: with no timeout and no
     /// [`Keepalive::every`](crate::Keepalive::every), **a peer that is frozen keeps it for ever**.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.outgoing.timeout = Some(timeout);
+        self.exchange.outgoing_mut().timeout = Some(timeout);
         self
     }
 
@@ -65,42 +74,18 @@ impl<'a, R> Call<'a, R> {
     /// [builder](crate::ClientBuilder::call_timeout) says: for one that is answered when something
     /// happens. Only [`Keepalive::every`](crate::Keepalive::every) then finds out that nobody will.
     pub fn no_timeout(mut self) -> Self {
-        self.outgoing.timeout = None;
+        self.exchange.outgoing_mut().timeout = None;
         self
     }
 
     /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
-        let pair = (key.to_ascii_lowercase(), value.to_owned());
-        self.outgoing.metadata.push(pair);
+        self.exchange.outgoing_mut().push_metadata(key, value);
         self
     }
 }
 
-impl<'a, R> IntoFuture for Call<'a, R> {
-    type Output = Result<R, Error>;
-    type IntoFuture = CallFuture<'a, R>;
-
-    fn into_future(self) -> CallFuture<'a, R> {
-        CallFuture {
-            handle: self.handle,
-            timeout: self.outgoing.timeout,
-            decode: self.decode,
-            exchange: self.handle.exchange(self.outgoing),
-        }
-    }
-}
-
-/// A call that is being made; see [`Call`].
-#[must_use = "a future does nothing unless it is awaited"]
-pub struct CallFuture<'a, R> {
-    handle: &'a Handle,
-    timeout: Option<Duration>,
-    decode: Decode<R>,
-    exchange: Exchange<'a>,
-}
-
-impl<R> Future for CallFuture<'_, R> {
+impl<R> Future for Call<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -110,7 +95,7 @@ impl<R> Future for CallFuture<'_, R> {
     }
 }
 
-impl<R> CallFuture<'_, R> {
+impl<R> Call<R> {
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
         let envelope = ready!(Pin::new(&mut self.exchange).poll(cx))?;
         // Here and not in the driver: decoding a large message must not hold up a PONG.
@@ -118,8 +103,9 @@ impl<R> CallFuture<'_, R> {
         Poll::Ready(match response.status {
             None => (self.decode)(Received::Own(response.payload)).map_err(Error::InvalidMessage),
             Some(status) => {
-                let evidence = self.handle.shared().snapshot().evidence();
-                Err(Error::from_status(status, evidence, self.timeout))
+                let evidence = self.exchange.handle().shared().snapshot().evidence();
+                let timeout = self.exchange.outgoing().timeout;
+                Err(Error::from_status(status, evidence, timeout))
             }
         })
     }
@@ -133,20 +119,14 @@ pub(crate) fn outcome<R>(result: &Result<R, Error>) -> Outcome<'_> {
     }
 }
 
-impl<R> fmt::Debug for Call<'_, R> {
+impl<R> fmt::Debug for Call<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outgoing = self.exchange.outgoing();
+        let (service, method) = outgoing.names();
         f.debug_struct("Call")
-            .field("service", &self.outgoing.service)
-            .field("method", &self.outgoing.method)
-            .field("timeout", &self.outgoing.timeout)
-            .finish_non_exhaustive()
-    }
-}
-
-impl<R> fmt::Debug for CallFuture<'_, R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallFuture")
-            .field("timeout", &self.timeout)
+            .field("service", &service)
+            .field("method", &method)
+            .field("timeout", &outgoing.timeout)
             .finish_non_exhaustive()
     }
 }

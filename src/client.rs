@@ -14,7 +14,7 @@ use tracing::debug;
 use crate::call::Call;
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::config::{ClientSettings, DriverThread, check_limits};
-use crate::connection::{Calls, ClientSide, Connection, Handle, Payload};
+use crate::connection::{Calls, ClientSide, Connection, Handle};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::{Keepalive, Peer};
@@ -22,6 +22,7 @@ use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
 use crate::streaming::{Receiver, Reply, Sender, StreamCall};
 use crate::transport::{Address, IntoTransport, PeerCredentials, Socket};
+use crate::wire::Raw;
 
 /// The client's end of one connection.
 ///
@@ -52,14 +53,13 @@ impl Client {
     ///
     /// [`Error`] has one variant for each party at fault. A call that is late tells by
     /// [`Error::verdict`] whether the peer is slow or dead; it never ends the connection.
-    pub fn call<'a, Q: Message, R: Message>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-        request: &'a Q,
-    ) -> Call<'a, R> {
-        let message = Payload::Message(request);
-        Call::new(&self.handle, service, method, message, decode_message)
+    pub fn call<Q: Message, R: Message>(
+        &self,
+        service: &str,
+        method: &str,
+        request: &Q,
+    ) -> Call<R> {
+        Call::new(&self.handle, (service, method), request, decode_message)
     }
 
     /// Prepares a unary call with bytes, for messages that are encoded elsewhere.
@@ -67,14 +67,9 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::call`].
-    pub fn call_bytes<'a>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-        request: &'a [u8],
-    ) -> Call<'a, Bytes> {
-        let message = Payload::Bytes(request);
-        Call::new(&self.handle, service, method, message, decode_bytes)
+    pub fn call_bytes(&self, service: &str, method: &str, request: &[u8]) -> Call<Bytes> {
+        let request = Raw(request);
+        Call::new(&self.handle, (service, method), &request, decode_bytes)
     }
 
     /// Prepares a call with one request and many responses. Awaiting it yields the [`Receiver`] of
@@ -83,14 +78,13 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::call`]. What happens after the request is queued is told by the receiver.
-    pub fn server_stream<'a, Q: Message, R: Message>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-        request: &'a Q,
-    ) -> StreamCall<'a, Receiver<R>> {
-        let request = Payload::Message(request);
-        StreamCall::server_stream(&self.handle, service, method, request, decode_message)
+    pub fn server_stream<Q: Message, R: Message>(
+        &self,
+        service: &str,
+        method: &str,
+        request: &Q,
+    ) -> StreamCall<Receiver<R>> {
+        StreamCall::server_stream(&self.handle, (service, method), request, decode_message)
     }
 
     /// Prepares a call with many requests and one response. Awaiting it yields the [`Sender`] of
@@ -99,15 +93,14 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn client_stream<'a, Q: Message, R: Message>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-    ) -> StreamCall<'a, (Sender<Q>, Reply<R>)> {
+    pub fn client_stream<Q: Message, R: Message>(
+        &self,
+        service: &str,
+        method: &str,
+    ) -> StreamCall<(Sender<Q>, Reply<R>)> {
         StreamCall::client_stream(
             &self.handle,
-            service,
-            method,
+            (service, method),
             (encode_message, decode_message),
         )
     }
@@ -118,15 +111,14 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn bidi_stream<'a, Q: Message, R: Message>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-    ) -> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
+    pub fn bidi_stream<Q: Message, R: Message>(
+        &self,
+        service: &str,
+        method: &str,
+    ) -> StreamCall<(Sender<Q>, Receiver<R>)> {
         StreamCall::bidi_stream(
             &self.handle,
-            service,
-            method,
+            (service, method),
             (encode_message, decode_message),
         )
     }
@@ -136,14 +128,14 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn server_stream_bytes<'a>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-        request: &'a [u8],
-    ) -> StreamCall<'a, Receiver<Bytes>> {
-        let request = Payload::Bytes(request);
-        StreamCall::server_stream(&self.handle, service, method, request, decode_bytes)
+    pub fn server_stream_bytes(
+        &self,
+        service: &str,
+        method: &str,
+        request: &[u8],
+    ) -> StreamCall<Receiver<Bytes>> {
+        let request = Raw(request);
+        StreamCall::server_stream(&self.handle, (service, method), &request, decode_bytes)
     }
 
     /// [`Client::client_stream`] with bytes, for messages that are encoded elsewhere.
@@ -151,12 +143,16 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn client_stream_bytes<'a>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-    ) -> StreamCall<'a, (Sender<[u8]>, Reply<Bytes>)> {
-        StreamCall::client_stream(&self.handle, service, method, (encode_bytes, decode_bytes))
+    pub fn client_stream_bytes(
+        &self,
+        service: &str,
+        method: &str,
+    ) -> StreamCall<(Sender<[u8]>, Reply<Bytes>)> {
+        StreamCall::client_stream(
+            &self.handle,
+            (service, method),
+            (encode_bytes, decode_bytes),
+        )
     }
 
     /// [`Client::bidi_stream`] with bytes, for messages that are encoded elsewhere.
@@ -164,12 +160,16 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn bidi_stream_bytes<'a>(
-        &'a self,
-        service: &'a str,
-        method: &'a str,
-    ) -> StreamCall<'a, (Sender<[u8]>, Receiver<Bytes>)> {
-        StreamCall::bidi_stream(&self.handle, service, method, (encode_bytes, decode_bytes))
+    pub fn bidi_stream_bytes(
+        &self,
+        service: &str,
+        method: &str,
+    ) -> StreamCall<(Sender<[u8]>, Receiver<Bytes>)> {
+        StreamCall::bidi_stream(
+            &self.handle,
+            (service, method),
+            (encode_bytes, decode_bytes),
+        )
     }
 
     /// What to make of the peer now.

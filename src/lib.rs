@@ -505,7 +505,7 @@ mod tuning;
 pub mod wire;
 
 pub use backoff::Backoff;
-pub use call::{Call, CallFuture};
+pub use call::Call;
 pub use client::{Client, ClientBuilder};
 pub use config::{
     ClientLimits, ClientSettings, Dispatch, DriverThread, ServerLimits, ServerSettings,

@@ -1,7 +1,7 @@
 //! Streaming calls of a client: their preparation and their halves.
 
 use std::fmt;
-use std::future::{Future, IntoFuture, poll_fn};
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -13,14 +13,15 @@ use futures_core::Stream;
 use crate::call::outcome;
 use crate::codec::{Decode, Encode};
 use crate::connection::{
-    Calls, Handle, Messages, NotSent, Outgoing, Outlet, OwnClock, Payload, Received, StreamEnd,
+    Calls, Handle, Messages, NotSent, Open, Outgoing, Outlet, OwnClock, Received, StreamEnd,
     StreamGuard,
 };
 use crate::error::Error;
 use crate::hook::Outcome;
-use crate::wire::{Flags, Response};
+use crate::wire::{self, Flags, Raw, Response};
 
-/// A streaming call that is being prepared; awaiting it opens the stream and yields its halves `H`.
+/// A streaming call that is being prepared, and a future; awaiting it opens the stream and yields its
+/// halves `H`. It owns all that it needs, as a [`Call`](crate::Call) does.
 ///
 /// It waits for room only, and not for the peer: a method that does not exist is told by the halves.
 ///
@@ -29,15 +30,13 @@ use crate::wire::{Flags, Response};
 /// Dropping it before it is awaited does nothing. Dropping it later, before it has yielded, leaves
 /// nothing behind: the request is not sent.
 #[must_use = "a call is made when it is awaited"]
-pub struct StreamCall<'a, H> {
-    handle: &'a Handle,
-    outgoing: Outgoing<'a>,
-    open: Box<dyn FnOnce(&'a Handle, Outgoing<'a>) -> Opening<'a, H> + Send + 'a>,
+pub struct StreamCall<H> {
+    open: Open,
+    /// `None` when they have been yielded.
+    halves: Option<Box<dyn FnOnce(Half) -> H + Send>>,
 }
 
-type Opening<'a, H> = Pin<Box<dyn Future<Output = Result<H, Error>> + Send + 'a>>;
-
-impl<'a, H: 'a> StreamCall<'a, H> {
+impl<H> StreamCall<H> {
     /// How long the whole call may take, from waiting for room to the stream's end. The peer is
     /// told what is left of it.
     ///
@@ -46,71 +45,57 @@ impl<'a, H: 'a> StreamCall<'a, H> {
     /// [names the method](crate::ClientBuilder::method_timeout) counts here. With no timeout and no
     /// [`Keepalive::every`](crate::Keepalive::every), **a peer that is frozen keeps it for ever**.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.outgoing.timeout = Some(timeout);
+        self.open.outgoing_mut().timeout = Some(timeout);
         self
     }
 
     /// Lets the stream last as long as it lasts, whatever the
     /// [builder](crate::ClientBuilder::method_timeout) says of the method.
     pub fn no_timeout(mut self) -> Self {
-        self.outgoing.timeout = None;
+        self.open.outgoing_mut().timeout = None;
         self
     }
 
     /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
-        let pair = (key.to_ascii_lowercase(), value.to_owned());
-        self.outgoing.metadata.push(pair);
+        self.open.outgoing_mut().push_metadata(key, value);
         self
     }
 
     fn new(
-        handle: &'a Handle,
-        outgoing: Outgoing<'a>,
+        handle: &Handle,
+        outgoing: Outgoing,
         takes_messages: bool,
-        halves: impl FnOnce(Half) -> H + Send + 'a,
+        halves: impl FnOnce(Half) -> H + Send + 'static,
     ) -> Self {
         Self {
-            handle,
-            outgoing,
-            open: Box::new(move |handle, outgoing| {
-                Box::pin(async move {
-                    let timeout = outgoing.timeout;
-                    let guard = handle.open(outgoing, takes_messages).await?;
-                    Ok(halves(Half {
-                        guard: Arc::new(guard),
-                        timeout,
-                        outbox_bytes: handle.settings().limits.outbox_bytes,
-                    }))
-                })
-            }),
+            open: handle.open(outgoing, takes_messages),
+            halves: Some(Box::new(halves)),
         }
     }
 }
 
-impl<'a, R: 'a> StreamCall<'a, Receiver<R>> {
+impl<R: 'static> StreamCall<Receiver<R>> {
     pub(crate) fn server_stream(
-        handle: &'a Handle,
-        service: &'a str,
-        method: &'a str,
-        request: Payload<'a>,
+        handle: &Handle,
+        names: (&str, &str),
+        request: &dyn wire::Encode,
         decode: Decode<R>,
     ) -> Self {
-        let outgoing = outgoing((handle, service, method), Flags::REMOTE_CLOSED, request);
+        let outgoing = outgoing(handle, names, Flags::REMOTE_CLOSED, request);
         Self::new(handle, outgoing, true, move |half| {
             Receiver::new(half, decode)
         })
     }
 }
 
-impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Reply<R>)> {
+impl<Q: ?Sized + 'static, R: 'static> StreamCall<(Sender<Q>, Reply<R>)> {
     pub(crate) fn client_stream(
-        handle: &'a Handle,
-        service: &'a str,
-        method: &'a str,
+        handle: &Handle,
+        names: (&str, &str),
         (encode, decode): (Encode<Q>, Decode<R>),
     ) -> Self {
-        let outgoing = outgoing((handle, service, method), OPEN, Payload::Bytes(&[]));
+        let outgoing = outgoing(handle, names, OPEN, &Raw(&[]));
         Self::new(handle, outgoing, false, move |half| {
             let sender = Sender::new(&half, encode);
             (sender, Reply::new(half, decode))
@@ -118,14 +103,13 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Reply<R>)> {
     }
 }
 
-impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
+impl<Q: ?Sized + 'static, R: 'static> StreamCall<(Sender<Q>, Receiver<R>)> {
     pub(crate) fn bidi_stream(
-        handle: &'a Handle,
-        service: &'a str,
-        method: &'a str,
+        handle: &Handle,
+        names: (&str, &str),
         (encode, decode): (Encode<Q>, Decode<R>),
     ) -> Self {
-        let outgoing = outgoing((handle, service, method), OPEN, Payload::Bytes(&[]));
+        let outgoing = outgoing(handle, names, OPEN, &Raw(&[]));
         Self::new(handle, outgoing, true, move |half| {
             let sender = Sender::new(&half, encode);
             (sender, Receiver::new(half, decode))
@@ -137,36 +121,43 @@ impl<'a, Q: ?Sized + 'a, R: 'a> StreamCall<'a, (Sender<Q>, Receiver<R>)> {
 /// would take the absent message for an empty one.
 const OPEN: Flags = Flags::REMOTE_OPEN.union(Flags::NO_DATA);
 
-fn outgoing<'a>(
-    (handle, service, method): (&Handle, &'a str, &'a str),
+fn outgoing(
+    handle: &Handle,
+    names: (&str, &str),
     flags: Flags,
-    payload: Payload<'a>,
-) -> Outgoing<'a> {
-    Outgoing {
-        service,
-        method,
-        flags,
-        metadata: Vec::new(),
-        payload,
-        timeout: handle.settings().stream_timeout_of(service, method),
-    }
+    request: &dyn wire::Encode,
+) -> Outgoing {
+    let (service, method) = names;
+    let timeout = handle.settings().stream_timeout_of(service, method);
+    Outgoing::new(names, flags, request, timeout)
 }
 
-impl<'a, H> IntoFuture for StreamCall<'a, H> {
+impl<H> Future for StreamCall<H> {
     type Output = Result<H, Error>;
-    type IntoFuture = Pin<Box<dyn Future<Output = Result<H, Error>> + Send + 'a>>;
 
-    fn into_future(self) -> Self::IntoFuture {
-        (self.open)(self.handle, self.outgoing)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let guard = Arc::new(ready!(Pin::new(&mut self.open).poll(cx))?);
+        let half = Half {
+            guard,
+            timeout: self.open.outgoing().timeout,
+            outbox_bytes: self.open.handle().settings().limits.outbox_bytes,
+        };
+        // Polled after its end, which a future need not answer.
+        let Some(halves) = self.halves.take() else {
+            return Poll::Pending;
+        };
+        Poll::Ready(Ok(halves(half)))
     }
 }
 
-impl<H> fmt::Debug for StreamCall<'_, H> {
+impl<H> fmt::Debug for StreamCall<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outgoing = self.open.outgoing();
+        let (service, method) = outgoing.names();
         f.debug_struct("StreamCall")
-            .field("service", &self.outgoing.service)
-            .field("method", &self.outgoing.method)
-            .field("timeout", &self.outgoing.timeout)
+            .field("service", &service)
+            .field("method", &method)
+            .field("timeout", &outgoing.timeout)
             .finish_non_exhaustive()
     }
 }

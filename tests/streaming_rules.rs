@@ -288,8 +288,8 @@ async fn an_oversized_frame_costs_its_stream_in_reads_of_any_size() {
 async fn every_half_of_a_stream_has_a_name() {
     #[derive(Debug, Default)]
     #[expect(dead_code, reason = "named, and nothing else")]
-    struct Held<'a> {
-        call: Option<StreamCall<'a, (Sender<StringValue>, Receiver<StringValue>)>>,
+    struct Held {
+        call: Option<StreamCall<(Sender<StringValue>, Receiver<StringValue>)>>,
         sender: Option<Sender<[u8]>>,
         receiver: Option<Receiver<Bytes>>,
         reply: Option<Reply<Bytes>>,
@@ -297,7 +297,7 @@ async fn every_half_of_a_stream_has_a_name() {
         responses: Option<Responses<[u8]>>,
     }
     fn movable<T: Send + 'static>() {}
-    movable::<Held<'static>>();
+    movable::<Held>();
     let (client, _) = echo_pair(Keepalive::off());
     let held = Held {
         call: Some(client.bidi_stream(SERVICE, "Echo")),

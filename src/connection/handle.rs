@@ -1,6 +1,7 @@
 //! The futures of a client: what they do with the state, and what dropping them undoes.
 
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
@@ -12,11 +13,12 @@ use super::calls::{Calls, Key, Opening};
 use super::own_clock::OwnClock;
 use super::shared::Shared;
 use super::streaming::StreamGuard;
+use crate::clock::Clock;
 use crate::config::ClientSettings;
 use crate::error::Error;
-use crate::hook::{CallStart, Hooked, Outcome};
+use crate::hook::{CallStart, Hook, Hooked, Outcome};
 use crate::keepalive::CallDeadline;
-use crate::wire::{Encode, Flags, Raw, RequestHead, encode_request};
+use crate::wire::{Encode, Flags, Oversized, RequestDraft};
 
 /// One user's hold on a client's connection. The connection closes when all are gone.
 #[derive(Clone, Debug)]
@@ -36,22 +38,79 @@ impl Drop for LastHandle {
     }
 }
 
-/// A request that is about to be made.
-pub(crate) struct Outgoing<'a> {
-    pub(crate) service: &'a str,
-    pub(crate) method: &'a str,
+/// A request that is about to be made. It owns all that it needs.
+pub(crate) struct Outgoing {
+    draft: Result<RequestDraft, Unsendable>,
     /// Whether messages follow, and how the stream begins.
-    pub(crate) flags: Flags,
-    pub(crate) metadata: Vec<(String, String)>,
-    pub(crate) payload: Payload<'a>,
+    flags: Flags,
+    metadata: Vec<(String, String)>,
     pub(crate) timeout: Option<Duration>,
 }
 
-/// The message of a request.
-#[derive(Clone, Copy)]
-pub(crate) enum Payload<'a> {
-    Message(&'a (dyn Encode + Sync)),
-    Bytes(&'a [u8]),
+/// A request whose message is too large.
+struct Unsendable {
+    oversized: Oversized,
+    service: String,
+    method: String,
+}
+
+impl Outgoing {
+    pub(crate) fn new(
+        (service, method): (&str, &str),
+        flags: Flags,
+        payload: &dyn Encode,
+        timeout: Option<Duration>,
+    ) -> Self {
+        let draft = RequestDraft::new(flags, service, method, payload);
+        Self {
+            draft: draft.map_err(|oversized| Unsendable {
+                oversized,
+                service: service.to_owned(),
+                method: method.to_owned(),
+            }),
+            flags,
+            metadata: Vec::new(),
+            timeout,
+        }
+    }
+
+    /// The names of service and method, until the request is sent.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        match &self.draft {
+            Ok(draft) => draft.names(),
+            Err(Unsendable {
+                service, method, ..
+            }) => (service, method),
+        }
+    }
+
+    pub(crate) fn push_metadata(&mut self, key: &str, value: &str) {
+        let pair = (key.to_ascii_lowercase(), value.to_owned());
+        self.metadata.push(pair);
+    }
+
+    fn call_hook(&mut self, hook: &Hook, clock: Clock) -> Result<Option<Box<Hooked>>, Error> {
+        let mut metadata = mem::take(&mut self.metadata);
+        let (service, method) = self.names();
+        let start = CallStart {
+            service,
+            method,
+            metadata: &mut metadata,
+            remaining: self.timeout,
+        };
+        let begun = hook.begin(start, clock);
+        self.metadata = metadata;
+        begun.map_err(Error::Refused)
+    }
+
+    /// The frame with what is left of its time.
+    fn encode(&mut self, left: Option<Duration>) -> Result<&mut Vec<u8>, Error> {
+        let frame = match &mut self.draft {
+            Ok(draft) => draft.finish(left.map_or(0, timeout_nano), &self.metadata),
+            Err(Unsendable { oversized, .. }) => Err(*oversized),
+        };
+        frame.map_err(Error::RequestTooLarge)
+    }
 }
 
 impl Handle {
@@ -70,34 +129,22 @@ impl Handle {
     }
 
     /// A unary call. Nothing happens before the future is polled.
-    pub(crate) fn exchange<'a>(&'a self, outgoing: Outgoing<'a>) -> Exchange<'a> {
+    pub(crate) fn exchange(&self, outgoing: Outgoing) -> Exchange {
         Exchange {
             request: self.request(outgoing, false),
         }
     }
 
-    /// Begins a stream. Nothing happens before the future is polled.
-    pub(crate) async fn open(
-        &self,
-        outgoing: Outgoing<'_>,
-        takes_messages: bool,
-    ) -> Result<StreamGuard, Error> {
-        let mut request = self.request(outgoing, takes_messages);
-        let sent = std::future::poll_fn(|cx| request.poll_sent(cx)).await;
-        let id = sent.inspect_err(|error| request.end(Outcome::Failed(error)))?;
-        request.place = Place::Done;
-        let hooked = request.hooked.take();
-        Ok(StreamGuard::new(
-            Arc::clone(self.shared()),
-            id,
-            request.deadline.clone(),
-            hooked,
-        ))
+    /// The opening of a stream. Nothing happens before the future is polled.
+    pub(crate) fn open(&self, outgoing: Outgoing, takes_messages: bool) -> Open {
+        Open {
+            request: self.request(outgoing, takes_messages),
+        }
     }
 
-    fn request<'a>(&'a self, outgoing: Outgoing<'a>, takes_messages: bool) -> Request<'a> {
+    fn request(&self, outgoing: Outgoing, takes_messages: bool) -> Request {
         Request {
-            handle: self,
+            handle: self.clone(),
             outgoing,
             takes_messages,
             started: Duration::ZERO,
@@ -148,18 +195,31 @@ impl Drop for ProbeGuard<'_> {
 ///
 /// Dropping it ends the call: a request of which nothing is written is not sent, and the answer to
 /// one that was is dropped. ttrpc has no message to tell the peer.
-pub(crate) struct Exchange<'a> {
-    request: Request<'a>,
+pub(crate) struct Exchange {
+    request: Request,
 }
 
-impl Exchange<'_> {
+impl Exchange {
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.request.handle
+    }
+
+    /// What is asked for. A change counts until the first poll.
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.request.outgoing
+    }
+
+    pub(crate) fn outgoing_mut(&mut self) -> &mut Outgoing {
+        &mut self.request.outgoing
+    }
+
     /// Tells the hook how the call has ended.
     pub(crate) fn end(&mut self, outcome: Outcome<'_>) {
         self.request.end(outcome);
     }
 }
 
-impl Future for Exchange<'_> {
+impl Future for Exchange {
     type Output = Result<Bytes, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -176,10 +236,49 @@ impl Future for Exchange<'_> {
     }
 }
 
+/// A stream that is being opened: a future that yields it when its request is queued.
+///
+/// Dropping it before sends nothing.
+pub(crate) struct Open {
+    request: Request,
+}
+
+impl Open {
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.request.handle
+    }
+
+    /// What is asked for. A change counts until the first poll.
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.request.outgoing
+    }
+
+    pub(crate) fn outgoing_mut(&mut self) -> &mut Outgoing {
+        &mut self.request.outgoing
+    }
+}
+
+impl Future for Open {
+    type Output = Result<StreamGuard, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let request = &mut self.request;
+        let sent = ready!(request.poll_sent(cx));
+        let id = sent.inspect_err(|error| request.end(Outcome::Failed(error)))?;
+        request.place = Place::Done;
+        Poll::Ready(Ok(StreamGuard::new(
+            Arc::clone(request.handle.shared()),
+            id,
+            request.deadline.clone(),
+            request.hooked.take(),
+        )))
+    }
+}
+
 /// A request on its way, until it is queued.
-struct Request<'a> {
-    handle: &'a Handle,
-    outgoing: Outgoing<'a>,
+struct Request {
+    handle: Handle,
+    outgoing: Outgoing,
     takes_messages: bool,
     started: Duration,
     deadline: Option<CallDeadline>,
@@ -200,7 +299,7 @@ enum Place {
     Done,
 }
 
-impl Request<'_> {
+impl Request {
     fn end(&mut self, outcome: Outcome<'_>) {
         if let Some(hooked) = self.hooked.take() {
             hooked.end(outcome);
@@ -229,27 +328,20 @@ impl Request<'_> {
         self.started = shared.now();
         self.place = Place::Done;
         if let Some(hook) = &settings.hook {
-            let start = CallStart {
-                service: outgoing.service,
-                method: outgoing.method,
-                metadata: &mut outgoing.metadata,
-                remaining: outgoing.timeout,
-            };
-            self.hooked = hook.begin(start, shared.clock()).map_err(Error::Refused)?;
+            self.hooked = outgoing.call_hook(hook, shared.clock())?;
         }
-        self.deadline = self
-            .outgoing
-            .timeout
-            .map(|timeout| CallDeadline::new(self.started, timeout, &settings.keepalive));
+        let timeout = outgoing.timeout;
+        self.deadline =
+            timeout.map(|timeout| CallDeadline::new(self.started, timeout, &settings.keepalive));
         let call = Opening {
             started: self.started,
-            timeout: self.outgoing.timeout,
+            timeout,
             deadline: self.deadline.clone(),
-            flags: self.outgoing.flags,
+            flags: outgoing.flags,
             takes_messages: self.takes_messages,
         };
-        // Most calls find room, and need the lock once: a frame for which there is none is made anew.
-        let frame = self.encode(self.outgoing.timeout)?;
+        // Most calls find room, and need the lock once: a frame for which there is none stays here.
+        let frame = outgoing.encode(timeout)?;
         let key = shared
             .with(|state, effects| state.open(self.started, &call, frame, cx.waker(), effects))?;
         self.place = match key {
@@ -267,36 +359,20 @@ impl Request<'_> {
             shared.with(|state, effects| { state.poll_room_for_call(ticket, cx.waker(), effects) })
         )?;
         let now = shared.now();
-        let left = self
-            .outgoing
-            .timeout
-            .map(|timeout| timeout.saturating_sub(now.saturating_sub(self.started)));
-        let frame = self.encode(left)?;
+        let waited = now.saturating_sub(self.started);
+        let timeout = self.outgoing.timeout;
+        let left = timeout.map(|timeout| timeout.saturating_sub(waited));
+        let frame = self.outgoing.encode(left)?;
         let id =
             shared.with(|state, effects| state.promote(now, ticket, frame, cx.waker(), effects))?;
         self.place = Place::Stream(id);
         Poll::Ready(Ok(id))
     }
 
-    fn encode(&self, left: Option<Duration>) -> Result<Vec<u8>, Error> {
-        let head = RequestHead {
-            service: self.outgoing.service,
-            method: self.outgoing.method,
-            timeout_nano: left.map_or(0, timeout_nano),
-            metadata: &self.outgoing.metadata,
-        };
-        let flags = self.outgoing.flags;
-        match self.outgoing.payload {
-            Payload::Message(message) => encode_request(0, flags, &head, message),
-            Payload::Bytes(bytes) => encode_request(0, flags, &head, &Raw(bytes)),
-        }
-        .map_err(Error::RequestTooLarge)
-    }
-
     /// The call is over, or nobody waits for it any more.
     fn leave(&mut self) {
         let shared = self.handle.shared();
-        match std::mem::replace(&mut self.place, Place::Done) {
+        match mem::replace(&mut self.place, Place::Done) {
             Place::Room(ticket) => {
                 let now = shared.now();
                 shared.with(|state, effects| state.leave_waiting(now, ticket, effects));
@@ -310,7 +386,7 @@ impl Request<'_> {
     }
 }
 
-impl Drop for Request<'_> {
+impl Drop for Request {
     fn drop(&mut self) {
         self.leave();
     }

@@ -72,15 +72,9 @@ const PEACEFUL: [Story; 5] = [
 
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
-fn outgoing(method: &'static str, flags: Flags) -> Outgoing<'static> {
-    Outgoing {
-        service: "s",
-        method,
-        flags,
-        metadata: Vec::new(),
-        payload: Payload::Bytes(b"ask"),
-        timeout: (method == NEVER).then_some(TIMEOUT),
-    }
+fn outgoing(method: &'static str, flags: Flags) -> Outgoing {
+    let timeout = (method == NEVER).then_some(TIMEOUT);
+    Outgoing::new(("s", method), flags, &Raw(b"ask"), timeout)
 }
 
 impl Story {
@@ -310,10 +304,10 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
         flags: Flags::NONE,
         takes_messages: false,
     };
-    let frame = pong(0, Flags::NONE, b"in place of a request");
+    let mut frame = pong(0, Flags::NONE, b"in place of a request");
     let waker = Waker::noop();
     state
-        .open(Duration::ZERO, &call, frame, waker, &mut effects)
+        .open(Duration::ZERO, &call, &mut frame, waker, &mut effects)
         .unwrap();
     let mut batch = effects.write.take().unwrap().batch;
 

@@ -4,10 +4,11 @@
 use protobuf::well_known_types::any::Any;
 use protobuf::{CodedOutputStream, Message};
 
+use super::envelope::RequestFields;
 use super::fields::{
     field_size, integer_size, optional_size, string_size, write_integer, write_length, write_string,
 };
-use super::header::{Flags, HEADER_LENGTH, Header, MAX_PAYLOAD, MessageType};
+use super::header::{Flags, HEADER_LENGTH, Header, MAX_PAYLOAD, MessageType, set_length};
 use crate::buffers;
 use crate::status::Status;
 
@@ -96,12 +97,81 @@ pub fn encode_request(
         write_string(2, head.method, out);
         write_payload(3, payload, payload_len, out);
         write_integer(4, head.timeout_nano, out);
-        for pair in head.metadata {
-            write_length(5, pair_size(pair), out);
-            write_string(1, &pair.0, out);
-            write_string(2, &pair.1, out);
-        }
+        write_pairs(head.metadata, out);
     })
+}
+
+/// A REQUEST frame to which the time and the metadata are added when it is sent, and anew if it had to
+/// wait.
+#[derive(Debug)]
+pub(crate) struct RequestDraft {
+    frame: Vec<u8>,
+    /// Where time and metadata go. They are the last fields.
+    end: usize,
+}
+
+/// Bytes of the field of a time that is not negative, at most.
+const TIME_FIELD: usize = 10;
+
+impl RequestDraft {
+    pub(crate) fn new(
+        flags: Flags,
+        service: &str,
+        method: &str,
+        payload: &dyn Encode,
+    ) -> Result<Self, Oversized> {
+        let payload_len = payload.encoded_len();
+        let size = string_size(service)
+            .saturating_add(string_size(method))
+            .saturating_add(optional_size(payload_len));
+        let mut frame = Vec::new();
+        if size <= MAX_PAYLOAD {
+            frame = buffers::take(HEADER_LENGTH + size + TIME_FIELD);
+        }
+        let kind = MessageType::REQUEST;
+        frame_into(&mut frame, 0, kind, flags, size, |out| {
+            write_string(1, service, out);
+            write_string(2, method, out);
+            write_payload(3, payload, payload_len, out);
+        })?;
+        let end = frame.len();
+        Ok(Self { frame, end })
+    }
+
+    /// The whole frame. Once it is taken out of here the draft is empty.
+    pub(crate) fn finish(
+        &mut self,
+        timeout_nano: i64,
+        metadata: &[(String, String)],
+    ) -> Result<&mut Vec<u8>, Oversized> {
+        let pairs = metadata.iter();
+        let size = (self.end - HEADER_LENGTH)
+            .saturating_add(integer_size(timeout_nano))
+            .saturating_add(pairs.map(|pair| field_size(pair_size(pair))).sum());
+        let length = payload_length(size)?;
+        let out = &mut self.frame;
+        out.truncate(self.end);
+        out.reserve_exact(HEADER_LENGTH + size - self.end);
+        write_integer(4, timeout_nano, out);
+        write_pairs(metadata, out);
+        set_length(out, length);
+        Ok(out)
+    }
+
+    /// The names of service and method, read where they are.
+    pub(crate) fn names(&self) -> (&str, &str) {
+        let payload = self.frame.get(HEADER_LENGTH..).unwrap_or_default();
+        let fields = RequestFields::decode(payload);
+        fields.map_or(("", ""), |fields| (fields.service, fields.method))
+    }
+}
+
+fn write_pairs(metadata: &[(String, String)], out: &mut Vec<u8>) {
+    for pair in metadata {
+        write_length(5, pair_size(pair), out);
+        write_string(1, &pair.0, out);
+        write_string(2, &pair.1, out);
+    }
 }
 
 /// A RESPONSE frame that ends a call with a message, and so with success.
@@ -220,11 +290,7 @@ fn frame_into(
     write: impl FnOnce(&mut Vec<u8>),
 ) -> Result<(), Oversized> {
     frame.clear();
-    let max = MAX_PAYLOAD;
-    let length = match u32::try_from(size) {
-        Ok(length) if size <= max => length,
-        _ => return Err(Oversized { size, max }),
-    };
+    let length = payload_length(size)?;
     let header = Header {
         length,
         stream_id,
@@ -244,6 +310,14 @@ fn frame_into(
         "a message wrote another number of bytes than it announced"
     );
     Ok(())
+}
+
+fn payload_length(size: usize) -> Result<u32, Oversized> {
+    let max = MAX_PAYLOAD;
+    match u32::try_from(size) {
+        Ok(length) if size <= max => Ok(length),
+        _ => Err(Oversized { size, max }),
+    }
 }
 
 /// The longest beginning of `text` that has at most `room` bytes and ends with a whole character.
@@ -450,5 +524,35 @@ mod tests {
             let status = Response::decode(&payload_of(frame)).unwrap().status;
             assert_eq!(status == Some(sent), whole, "{length}");
         }
+    }
+
+    #[test]
+    fn a_draft_becomes_the_frame_that_is_encoded_at_one_time() {
+        let pairs = [("key".to_owned(), "value".to_owned()), Default::default()];
+        let payload = Raw(b"payload");
+        let mut draft = RequestDraft::new(Flags::REMOTE_OPEN, "s", "m", &payload).unwrap();
+        assert_eq!(draft.names(), ("s", "m"));
+        for (timeout_nano, metadata) in [(i64::MAX, &[][..]), (1, &pairs), (0, &pairs[..1])] {
+            let head = RequestHead {
+                service: "s",
+                method: "m",
+                timeout_nano,
+                metadata,
+            };
+            let whole = encode_request(0, Flags::REMOTE_OPEN, &head, &payload).unwrap();
+            assert_eq!(*draft.finish(timeout_nano, metadata).unwrap(), whole);
+        }
+        // The time needs no further memory.
+        let draft = RequestDraft::new(Flags::NONE, "s", "m", &payload).unwrap();
+        assert!(draft.frame.capacity() >= draft.end + TIME_FIELD);
+
+        let largest = Raw(&vec![0; MAX_PAYLOAD - 11]);
+        let mut draft = RequestDraft::new(Flags::NONE, "s", "m", &largest).unwrap();
+        assert!(draft.finish(0, &[]).is_ok());
+        let oversized = draft.finish(1, &[]).unwrap_err();
+        assert_eq!(
+            (oversized.size, oversized.max),
+            (MAX_PAYLOAD + 2, MAX_PAYLOAD)
+        );
     }
 }

@@ -86,6 +86,13 @@ pub fn set_stream_id(frame: &mut [u8], stream_id: u32) {
     }
 }
 
+/// Writes the length of its payload into a frame that has grown.
+pub(super) fn set_length(frame: &mut [u8], length: u32) {
+    if let Some(bytes) = frame.get_mut(..STREAM_ID_AT) {
+        BigEndian::write_u32(bytes, length);
+    }
+}
+
 /// A header of which some bytes may still be on their way.
 #[derive(Debug, Default)]
 pub(super) struct PartialHeader {

@@ -33,11 +33,11 @@ pub(crate) mod header;
 
 pub use cutter::{Cut, Cutter};
 pub use decoder::{Decoded, Decoder, ProtocolError, Skipped};
-pub(crate) use encode::encode_data_into;
 pub use encode::{
     Encode, Oversized, Raw, RequestHead, encode_data, encode_request, encode_response,
     encode_status,
 };
+pub(crate) use encode::{RequestDraft, encode_data_into};
 pub use envelope::{EnvelopeError, MAX_REPEATED, Request, Response};
 pub(crate) use envelope::{Part, RequestFields};
 pub use frame::{Frame, ping, ping_number, pong};

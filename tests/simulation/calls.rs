@@ -130,7 +130,7 @@ async fn unary(client: &Client, call: usize, ask: Ask) -> Answered {
     wrong(reply == request, || "another answer".to_owned())
 }
 
-async fn open<'a, H: 'a>(stream: StreamCall<'a, H>, ask: Ask) -> Result<H, Error> {
+async fn open<H>(stream: StreamCall<H>, ask: Ask) -> Result<H, Error> {
     match ask.timeout {
         Some(timeout) => stream.timeout(ms(timeout)).await,
         None => stream.no_timeout().await,

@@ -21,12 +21,12 @@ impl State<Calls> {
         self.outbox.bytes() < limits.outbox_bytes && self.side.open < limits.calls
     }
 
-    /// Makes a call, or lets it wait for room.
+    /// Makes a call and takes its frame, or lets it wait for room.
     pub(in crate::connection) fn open(
         &mut self,
         now: Duration,
         call: &Opening,
-        frame: Vec<u8>,
+        frame: &mut Vec<u8>,
         waker: &Waker,
         effects: &mut Effects,
     ) -> Result<Key, Error> {
@@ -39,7 +39,6 @@ impl State<Calls> {
             self.watch(Key::Ticket(ticket), call.deadline.as_ref(), effects);
             let (call, waker) = (call.clone(), Some(waker.clone()));
             self.side.waiting.insert(ticket, Waiting { call, waker });
-            effects.drop_later(frame);
             // The PING that it may want. A driver that is about to sleep has asked the rules already.
             self.queue_ping(now);
             self.call_driver(effects);
@@ -87,13 +86,14 @@ impl State<Calls> {
         &mut self,
         now: Duration,
         call: &Opening,
-        mut frame: Vec<u8>,
+        frame: &mut Vec<u8>,
         waker: &Waker,
         effects: &mut Effects,
     ) -> Result<u32, Error> {
         let id = self.side.next_id.ok_or(Error::IdsExhausted)?;
         // The last odd id belongs to PING (RFC KA-30).
         self.side.next_id = id.checked_add(2).filter(|next| *next != PING_STREAM_ID);
+        let mut frame = mem::take(frame);
         set_stream_id(&mut frame, id);
         if self.side.first_request.is_none() {
             let payload = frame.len().saturating_sub(HEADER_LENGTH);
@@ -154,12 +154,11 @@ impl State<Calls> {
         &mut self,
         now: Duration,
         ticket: u64,
-        frame: Vec<u8>,
+        frame: &mut Vec<u8>,
         waker: &Waker,
         effects: &mut Effects,
     ) -> Result<u32, Error> {
         if let Some(Err(error)) = self.side.results.remove(&ticket) {
-            effects.drop_later(frame);
             return Err(error);
         }
         let Some(Waiting { call, waker: kept }) = self.side.waiting.remove(&ticket) else {

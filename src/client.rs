@@ -12,6 +12,7 @@ use protobuf::Message;
 use tracing::debug;
 
 use crate::call::Call;
+use crate::close::Close;
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::config::{ClientSettings, DriverThread, check_limits};
 use crate::connection::{Calls, ClientSide, Connection, Handle};
@@ -27,7 +28,9 @@ use crate::wire::Raw;
 /// The client's end of one connection.
 ///
 /// A clone is another handle of the same connection, which closes when the last handle and the
-/// last call on it are gone. A connection that has ended is not made anew by itself: the
+/// last call on it are gone. **What was queued and not written by then is lost**: messages of a stream
+/// whose halves were dropped, and the ends of such streams. [`close`](Self::close) sends it first. A
+/// connection that has ended is not made anew by itself: the
 /// application decides when, and registers again.
 #[derive(Clone)]
 pub struct Client {
@@ -233,8 +236,58 @@ impl Client {
         self.handle.shared().expect_close();
     }
 
+    /// Closes the connection in order, whoever else holds it: sends what is queued, then ends it.
+    ///
+    /// Nothing is let in any more: calls and messages that come later, and those that wait for room,
+    /// fail with [`ConnectionError::LocalClose`]. Answers are not waited for: who wants one awaits
+    /// it before, and calls that are open when all is sent fail likewise.
+    ///
+    /// A peer that answers PING is given the time to read what was sent, up to a second: a server may
+    /// leave requests alone right behind which their connection ends. Beyond that, that something
+    /// was sent does not say that the peer has done something with it; only an answer does.
+    ///
+    /// ```
+    /// # use protobuf::well_known_types::wrappers::StringValue;
+    /// # use ttrpc_keepalive::{Client, Context, Requests, Server};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = Server::builder()
+    /// #     .client_stream("demo.Log", "Put", |_: Context, mut lines: Requests<StringValue>| async move {
+    /// #         while let Some(line) = lines.next().await { line?; }
+    /// #         Ok(StringValue::new())
+    /// #     })
+    /// #     .build()?;
+    /// # let (here, there) = tokio::io::duplex(4096);
+    /// # tokio::spawn(async move { server.serve_connection(there).await });
+    /// # let client = Client::builder().attach(here)?;
+    /// # let line = StringValue::new();
+    /// let call = client.client_stream::<StringValue, StringValue>("demo.Log", "Put");
+    /// let (mut lines, _reply) = call.await?;
+    /// lines.send(&line).await?;
+    /// lines.finish();
+    /// client.close().await?; // all is sent, or the error says how much is not
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`](crate::CloseError) if something that was queued could not be sent within the
+    /// [timeout](Close::timeout), 10 s by default, or the connection ended before. That nothing was
+    /// queued is a success, also on a connection that has ended.
+    ///
+    /// # Panics
+    ///
+    /// When it is awaited outside of a tokio runtime with time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future, once it has been polled, ends the connection now.
+    pub fn close(&self) -> Close {
+        Close::new(self.handle.clone())
+    }
+
     /// Ends the connection now, whoever else holds it. Open calls fail with
-    /// [`ConnectionError::LocalClose`].
+    /// [`ConnectionError::LocalClose`], and what is queued is not sent.
     pub fn abort(&self) {
         self.handle.shared().abort();
     }

@@ -479,6 +479,7 @@ mod buffers;
 mod call;
 mod client;
 mod clock;
+mod close;
 mod codec;
 mod config;
 mod connection;
@@ -507,12 +508,13 @@ pub mod wire;
 pub use backoff::Backoff;
 pub use call::Call;
 pub use client::{Client, ClientBuilder};
+pub use close::Close;
 pub use config::{
     ClientLimits, ClientSettings, Dispatch, DriverThread, ServerLimits, ServerSettings,
 };
 pub use error::{
-    ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer, LateOutcome,
-    RequestProgress,
+    CloseError, ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer,
+    LateOutcome, RequestProgress,
 };
 pub use hook::{AtEnd, CallEnd, CallStart, Outcome};
 pub use keepalive::{

@@ -211,8 +211,10 @@ impl<Q: ?Sized> Sender<Q> {
     /// [`outbox_limit`](crate::ClientBuilder::outbox_limit) bytes of the connection are unwritten,
     /// and gives other tasks a turn every 16 KiB.
     ///
-    /// It says that the message will be written if the connection and the stream last, not that it
-    /// was, and not that the peer has done something with it.
+    /// It says that the message will be written if the connection lasts and the peer does not end the
+    /// stream before, not that it was, and not that the peer has done something with it. Dropping both
+    /// halves takes nothing back, unless the peer takes no bytes and the stream's request still waits;
+    /// dropping the last [`Client`](crate::Client) does, and [`close`](crate::Client::close) does not.
     ///
     /// # Errors
     ///

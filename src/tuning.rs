@@ -111,6 +111,13 @@ pub(crate) const CANARY_STALLED: Duration = Duration::from_millis(100);
 /// at least this, which is what timers of a runtime differ by.
 pub(crate) const OWN_CLOCK_MARGIN: Duration = Duration::from_millis(5);
 
+/// How long a client that closes waits for its peer to say that it has read all: one that speaks no
+/// PING, and has answered nothing yet by which that could be known, does not say so.
+pub(crate) const LAST_WORD_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a driver that runs needs to end its connection.
+pub(crate) const END_MARGIN: Duration = Duration::from_millis(100);
+
 /// Below this size an allocator is as fast.
 pub(crate) const MEDIUM_BUFFER: usize = 1 << 10;
 

@@ -30,6 +30,7 @@ const STOREYS: &[&str] = &[
     "codec",
     "call",
     "streaming",
+    "close",
     "client",
     "server",
 ];

@@ -11,6 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 mod answers;
+mod closing;
 mod late;
 mod opening;
 mod probes;
@@ -53,6 +54,7 @@ pub(crate) struct Calls {
     late: BTreeSet<u32>,
     late_responses: u64,
     repeated_responses: u64,
+    farewell: Option<Farewell>,
 }
 
 /// A client's stream.
@@ -92,6 +94,15 @@ struct Probe {
     budget: Duration,
     deadline: CallDeadline,
     waker: Waker,
+}
+
+/// The last thing that a client asks: whether its peer has read all that was sent. An end right behind
+/// a request would tell a server that nobody waits for it.
+#[derive(Debug)]
+struct Farewell {
+    /// The PING behind all that was sent.
+    ping: Option<u64>,
+    until: Duration,
 }
 
 /// A call about to be made.
@@ -170,6 +181,7 @@ impl Calls {
             late: BTreeSet::new(),
             late_responses: 0,
             repeated_responses: 0,
+            farewell: None,
         }
     }
 }
@@ -385,8 +397,10 @@ impl Side for Calls {
     }
 
     fn next_run(state: &mut State<Self>) -> Option<Duration> {
+        let farewell = state.side.farewell.as_ref().map(|farewell| farewell.until);
         let (deadlines, open) = state.deadlines();
-        deadlines.next_run(|key| open.contains(key))
+        let next = deadlines.next_run(|key| open.contains(key));
+        [next, farewell].into_iter().flatten().min()
     }
 
     fn shortest_lead(&self) -> Option<Duration> {
@@ -398,6 +412,10 @@ impl Side for Calls {
             let first = state.side.waiting.first_entry();
             effects.wake(first.and_then(|mut first| first.get_mut().waker.take()));
         }
+    }
+
+    fn is_read(state: &mut State<Self>, now: Duration) -> bool {
+        state.is_read(now)
     }
 
     fn is_idle(state: &State<Self>) -> bool {
@@ -426,13 +444,10 @@ impl Side for Calls {
     }
 
     fn end(state: &mut State<Self>, end: &ConnectionError, effects: &mut Effects) {
-        let error = || Error::not_sent(end.clone());
-        for (ticket, waiting) in mem::take(&mut state.side.waiting) {
-            state.side.results.insert(ticket, Err(error()));
-            effects.wake(waiting.waker);
-        }
+        state.refuse_waiting(end, effects);
         for (ticket, probe) in mem::take(&mut state.side.probes) {
-            state.end_probe(ticket, probe, Err(error()), effects);
+            let error = Error::not_sent(end.clone());
+            state.end_probe(ticket, probe, Err(error), effects);
         }
         let State {
             streams, outbox, ..

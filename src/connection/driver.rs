@@ -296,6 +296,7 @@ impl<S: SideDriver> Driver<S> {
     ) -> Result<Next, ConnectionError> {
         loop {
             let io = SleepRequest {
+                now: self.now,
                 armed: self.armed,
                 rest_until: self.rest_until,
                 looks_since,

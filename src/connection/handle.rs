@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::calls::{Calls, Key, Opening};
 use super::own_clock::OwnClock;
@@ -15,9 +16,10 @@ use super::shared::Shared;
 use super::streaming::StreamGuard;
 use crate::clock::Clock;
 use crate::config::ClientSettings;
-use crate::error::Error;
+use crate::error::{CloseError, Error, Unsent};
 use crate::hook::{CallStart, Hook, Hooked, Outcome};
 use crate::keepalive::CallDeadline;
+use crate::tuning::END_MARGIN;
 use crate::wire::{Encode, Flags, Oversized, RequestDraft};
 
 /// One user's hold on a client's connection. The connection closes when all are gone.
@@ -155,6 +157,30 @@ impl Handle {
         }
     }
 
+    /// Sends what is queued, for so long at most, and ends the connection.
+    pub(crate) async fn close(self, limit: Duration) -> Result<(), CloseError> {
+        let shared = self.shared();
+        // If it is dropped on its way, too.
+        let ends = EndOnDrop(shared);
+        let now = shared.now();
+        shared.with(|state, effects| state.close_when_sent(now, effects));
+        let in_time = timeout(limit, shared.closed()).await.is_ok();
+        drop(ends);
+        if !in_time {
+            // A driver that does not run will end the connection when it does (law 9).
+            let _ = timeout(END_MARGIN, shared.closed()).await;
+        }
+        let (unsent, end) = shared.unsent();
+        if unsent == Unsent::default() {
+            return Ok(());
+        }
+        Err(CloseError {
+            unsent,
+            end: end.filter(|end| in_time || !end.is_local_close()),
+            limit,
+        })
+    }
+
     /// Asks for a PING and waits for its PONG.
     pub(crate) async fn probe(&self, budget: Duration) -> Result<Duration, Error> {
         let shared = &**self.shared();
@@ -174,6 +200,15 @@ impl Handle {
             shared.with(poll)
         })
         .await
+    }
+}
+
+/// Ends the connection by its drop.
+struct EndOnDrop<'a>(&'a Shared<Calls>);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -321,6 +321,7 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
 
 /// A stream with nothing to do.
 const IDLE: SleepRequest = SleepRequest {
+    now: Duration::ZERO,
     looks_since: None,
     heard: None,
     armed: Some(Duration::ZERO),

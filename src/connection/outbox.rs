@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::buffers;
+use crate::error::Unsent;
 use crate::keepalive::{Reply, ReplySlot, Writes};
 use crate::tuning::{
     BATCH_BYTES, BATCH_FRAMES, FRAME_OVERHEAD, JOINED_BYTES, JOINED_MESSAGE, KEPT_ENTRIES,
@@ -69,6 +70,22 @@ impl Queued {
             && self.frame.len() + frame.len() <= JOINED_BYTES
     }
 
+    /// Its frames that are not written whole.
+    fn unsent(&self) -> Unsent {
+        let frames = match self.kind {
+            Kind::Call => 1,
+            Kind::Data { .. } => {
+                let ends = frame_ends(&self.frame);
+                ends.filter(|end| *end > self.written).count()
+            }
+            Kind::Ping(_) | Kind::Pong(_) | Kind::Withdrawn => return Unsent::default(),
+        };
+        Unsent {
+            frames,
+            bytes: self.unwritten().len(),
+        }
+    }
+
     /// Takes off the frames of which nothing is written, if there are any.
     fn split_unbegun(&mut self) -> Option<Self> {
         let Kind::Data {
@@ -78,11 +95,10 @@ impl Queued {
         else {
             return None;
         };
-        let mut end = 0;
-        while end < self.written {
-            let header = self.frame[end..].first_chunk()?;
-            end += HEADER_LENGTH + Header::decode(header).payload_length();
-        }
+        let end = match self.written {
+            0 => 0,
+            written => frame_ends(&self.frame).find(|end| *end >= written)?,
+        };
         (end < self.frame.len()).then(|| {
             let kind = Kind::Data {
                 stream_id,
@@ -91,6 +107,16 @@ impl Queued {
             Self::new(kind, self.number, self.frame.split_off(end))
         })
     }
+}
+
+/// Where each of the frames ends that are joined in here.
+fn frame_ends(joined: &[u8]) -> impl Iterator<Item = usize> {
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let header = joined.get(end..)?.first_chunk()?;
+        end += HEADER_LENGTH + Header::decode(header).payload_length();
+        Some(end)
+    })
 }
 
 /// How far a frame has come.
@@ -319,6 +345,12 @@ impl Outbox {
             && self.frames.is_empty()
             && self.ping.is_none()
             && self.replies.is_empty()
+    }
+
+    /// Frames of streams that are not written whole, and their bytes.
+    pub(super) fn unsent(&self) -> Unsent {
+        let queued = self.begun.iter().chain(&self.frames);
+        queued.fold(Unsent::default(), |sum, queued| sum.plus(queued.unsent()))
     }
 
     /// When the kernel was last offered something, and when it last took some.

@@ -12,7 +12,7 @@ use super::effects::Effects;
 use super::outbox::Batch;
 use super::state::{Closing, Remainder, Side, State};
 use crate::clock::Clock;
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, Unsent};
 use crate::liveness::{Liveness, Publisher, Snapshot, Source};
 use crate::panics::catch;
 use crate::transport::Remote;
@@ -131,6 +131,12 @@ impl<S: Side> Shared<S> {
     /// Waits until nothing can be sent on the connection any more.
     pub(crate) async fn ended(&self) -> ConnectionError {
         self.publisher.ended().await
+    }
+
+    /// What was queued and is not written, and the end if it has come.
+    pub(crate) fn unsent(&self) -> (Unsent, Option<ConnectionError>) {
+        let state = self.lock();
+        (state.unsent(), state.end().cloned())
     }
 
     /// Waits for the end of the connection.

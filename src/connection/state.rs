@@ -19,7 +19,7 @@ use super::effects::Effects;
 use super::inbox::{ByteLimit, Received};
 use super::outbox::Outbox;
 use super::stream::{Spread, StreamRecord, Table};
-use crate::error::ConnectionError;
+use crate::error::{ConnectionError, Unsent};
 use crate::keepalive::{Machine, Role};
 use crate::liveness::Traffic;
 use crate::transport::Shortcut;
@@ -118,6 +118,11 @@ pub(crate) trait Side: fmt::Debug + Send + Sized + 'static {
     /// Wakes the first call that waits for room. Asked whenever there may be some.
     fn admit(_state: &mut State<Self>, _effects: &mut Effects) {}
 
+    /// All that was queued is written. Whether the peer has read it, or cannot say so.
+    fn is_read(_state: &mut State<Self>, _now: Duration) -> bool {
+        true
+    }
+
     /// Whether nothing is in progress, so that a connection that closes may end.
     fn is_idle(state: &State<Self>) -> bool;
 
@@ -159,6 +164,8 @@ pub(crate) struct State<S: Side> {
     /// What the numbers of PINGs on this connection begin with. Nobody else uses them, so a PING that
     /// has one is an echo; by the numbers alone it might be the peer's own.
     first_ping: u64,
+    /// What was queued and not written at the end.
+    unsent: Unsent,
     /// A way to write from the task of a handle.
     shortcut: Option<Arc<dyn Shortcut>>,
     pub(super) pongs_coalesced: u64,
@@ -190,6 +197,8 @@ pub(crate) enum Closing {
     No,
     /// When its streams have ended: the last handle is gone, or a shutdown drains.
     Drained,
+    /// When all that is queued has been sent. Nothing more is let in.
+    Sent,
     Now,
 }
 
@@ -225,6 +234,7 @@ pub(super) struct Remainder {
 /// The driver's knowledge of its stream when it wants to sleep.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SleepRequest {
+    pub(super) now: Duration,
     /// When the timer fires.
     pub(super) armed: Option<Duration>,
     /// Until then no deadline wakes the driver.
@@ -270,6 +280,7 @@ impl<S: Side> State<S> {
             echoes: false,
             // Room for all that are counted, and for the count to grow.
             first_ping: (seed >> 2) & !u64::from(u32::MAX),
+            unsent: Unsent::default(),
             shortcut,
             pongs_coalesced: 0,
             side,
@@ -288,6 +299,24 @@ impl<S: Side> State<S> {
 
     pub(crate) fn closing(&self) -> Closing {
         self.closing
+    }
+
+    /// What was queued and is not written.
+    pub(super) fn unsent(&self) -> Unsent {
+        if self.end.is_some() {
+            self.unsent
+        } else {
+            self.outbox.unsent()
+        }
+    }
+
+    /// Fails if nothing more may be queued.
+    pub(super) fn check_open(&self) -> Result<(), ConnectionError> {
+        self.check()?;
+        if self.closing >= Closing::Sent {
+            return Err(ConnectionError::LocalClose);
+        }
+        Ok(())
     }
 
     /// This side wants the connection to end.

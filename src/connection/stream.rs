@@ -22,6 +22,8 @@ pub(crate) struct Stream<K: StreamRecord> {
     pub(crate) open: bool,
     /// This side's half: messages that are sent.
     pub(super) local: Local,
+    /// Whether a message was queued.
+    pub(super) has_sent: bool,
     /// The peer's half: what has come.
     pub(crate) inbox: Inbox<K::Failure>,
     /// The rest, which differs between the two sides.
@@ -52,6 +54,7 @@ impl<K: StreamRecord> Stream<K> {
         Self {
             open: true,
             local,
+            has_sent: false,
             inbox,
             own,
         }

@@ -6,10 +6,13 @@ use crate::keepalive::{Evidence, Peer, Verdict};
 use crate::status::{Code, Status};
 use crate::wire::{EnvelopeError, Oversized};
 
+mod close;
 mod connection;
 mod late;
 mod request;
 
+pub use close::CloseError;
+pub(crate) use close::Unsent;
 use connection::Reason;
 pub use connection::{ConfigError, ConnectError, ConnectionError};
 pub(crate) use late::LateRecord;

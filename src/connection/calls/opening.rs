@@ -30,7 +30,7 @@ impl State<Calls> {
         waker: &Waker,
         effects: &mut Effects,
     ) -> Result<Key, Error> {
-        self.check().map_err(Error::not_sent)?;
+        self.check_open().map_err(Error::not_sent)?;
         self.check_time(now, call)?;
         let waits = !self.side.waiting.is_empty() || !self.has_room();
         self.machine.handle_call_started(now);
@@ -229,6 +229,7 @@ impl State<Calls> {
         let Some(stream) = self.streams.get_mut(&id) else {
             return;
         };
+        let has_sent = stream.has_sent;
         if mem::replace(&mut stream.open, false) {
             let Call {
                 request, deadline, ..
@@ -239,7 +240,12 @@ impl State<Calls> {
             }
             self.machine.handle_call_ended(now);
             self.side.open -= 1;
-            self.give_up_call(id, request, effects);
+            if has_sent && self.machine.view().write_blocked_since.is_none() {
+                // It is as good as written: whether the driver was faster must make no difference.
+                self.give_up(id, effects);
+            } else {
+                self.give_up_call(id, request, effects);
+            }
             self.call_ended(effects);
         }
         self.forget(id, effects);

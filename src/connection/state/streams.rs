@@ -20,9 +20,7 @@ impl<S: Side> State<S> {
         waker: &Waker,
         effects: &mut Effects,
     ) -> Poll<Result<(), NotSent>> {
-        if let Some(end) = &self.end {
-            return Poll::Ready(Err(NotSent::Connection(end.clone())));
-        }
+        self.check_open().map_err(NotSent::Connection)?;
         let Some(Stream {
             local: Local::Open { ticket, .. },
             ..
@@ -67,11 +65,10 @@ impl<S: Side> State<S> {
         limit: usize,
         effects: &mut Effects,
     ) -> Result<bool, NotSent> {
-        if let Some(end) = &self.end {
-            return Err(NotSent::Connection(end.clone()));
-        }
+        self.check_open().map_err(NotSent::Connection)?;
         let Some(Stream {
             local: Local::Open { newest, ticket },
+            has_sent,
             ..
         }) = self.streams.get_mut(&id)
         else {
@@ -81,9 +78,15 @@ impl<S: Side> State<S> {
         if first != *ticket || self.outbox.bytes() >= limit {
             return Ok(false);
         }
+        *has_sent = true;
         *newest = self.outbox.push_data(id, *newest, frame);
         self.call_driver(effects);
         Ok(true)
+    }
+
+    /// No message that waits for room will be let in.
+    pub(in crate::connection) fn refuse_senders(&mut self, effects: &mut Effects) {
+        effects.wake(mem::take(&mut self.senders).into_values().flatten());
     }
 
     /// Says that no message follows, unless that was said or the stream has ended.

@@ -1,7 +1,6 @@
 //! Turns of the driver.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -137,13 +136,19 @@ impl<S: Side> State<S> {
     /// Whether the connection closes and has nothing left to do. Answers are sent before a server
     /// closes, those too that its stream still holds back, and requests that were read are answered. A
     /// client whose handles are gone owes nothing, and must not wait for a peer that does not read.
-    fn is_drained(&self, io: &SleepRequest) -> bool {
-        self.closing == Closing::Drained
-            && S::is_idle(self)
-            && match S::ROLE {
-                Role::Client => true,
-                Role::Server => io.flushed && io.has_read_all && self.outbox.is_empty(),
+    fn is_drained(&mut self, io: &SleepRequest) -> bool {
+        let has_sent_all = io.flushed && self.outbox.is_empty();
+        match self.closing {
+            Closing::No | Closing::Now => false,
+            Closing::Drained => {
+                S::is_idle(self)
+                    && match S::ROLE {
+                        Role::Client => true,
+                        Role::Server => io.has_read_all && has_sent_all,
+                    }
             }
+            Closing::Sent => has_sent_all && S::is_read(self, io.now),
+        }
     }
 
     /// The driver wants to sleep. All that it must act on is read here, under the lock (law 4).
@@ -216,10 +221,11 @@ impl<S: Side> State<S> {
         self.end = Some(end.clone());
         // What is unwritten is still known to it.
         S::end(self, end, effects);
+        self.unsent = self.outbox.unsent();
         effects.drop_later(self.outbox.clear());
         self.leaving.clear();
         effects.drop_later(self.shortcut.take());
-        effects.wake(mem::take(&mut self.senders).into_values().flatten());
+        self.refuse_senders(effects);
         for stream in self.streams.values_mut() {
             stream.local = Local::Closed;
         }

@@ -89,6 +89,7 @@ impl<S: Side> State<S> {
     ) -> Remainder {
         self.outbox.end(batch, now);
         if self.end.is_some() {
+            self.unsent = self.unsent.plus(self.outbox.unsent());
             effects.drop_later(self.outbox.clear());
             return Remainder::default();
         }

@@ -245,29 +245,30 @@
 //!
 //! # The end of a connection
 //!
-//! All that waits on a connection fails with the one reason for which it ended; [`Client::closed`],
-//! every [`Liveness`] and every later call tell the same.
+//! All that waits on a connection fails with the one reason for which it ended, and whoever asks later
+//! is told the same: a [`ConnectionError`], which displays as a line for a log. The page [`ends`] has each
+//! cause, what either side sees, what was sent, and what to do.
 //!
-//! | [`ConnectionError`] | what happened |
-//! |---|---|
-//! | [`LocalClose`](ConnectionError::LocalClose) | the last handle and call are gone, or [`abort`](Client::abort), or a shutdown here |
-//! | [`PeerClosed`](ConnectionError::PeerClosed), [`Torn`](ConnectionError::Torn) | the peer closed it, between two frames or within one |
-//! | [`Announced`](ConnectionError::Announced) | the peer closed it, and had said so |
-//! | [`Reset`](ConnectionError::Reset), [`BrokenPipe`](ConnectionError::BrokenPipe), [`Io`](ConnectionError::Io) | the operating system's error, kept as the source |
-//! | [`Protocol`](ConnectionError::Protocol) | what came is not ttrpc |
-//! | [`Echo`](ConnectionError::Echo) | what was sent came back: nobody is there |
-//! | [`Dead`](ConnectionError::Dead) | keepalive convicted the peer: silent, or [not reading](DeadReason::NotReading) |
-//! | [`Abandoned`](ConnectionError::Abandoned) | the runtime that drove it is gone |
+//! ```
+//! # use protobuf::well_known_types::wrappers::StringValue;
+//! # use ttrpc_keepalive::{Client, Error};
+//! use ttrpc_keepalive::RequestProgress;
 //!
-//! ttrpc has no frame for *I am going*. A server of this crate that shuts down refuses new calls with
-//! [`Status::shutting_down`], and a client that sees it takes the end for announced. Where an
-//! application has a call for it, as NRI has `Shutdown`, it says so itself: [`Client::expect_close`],
-//! [`Context::expect_close`].
+//! # async fn example(client: Client, request: StringValue) -> Result<(), Box<dyn std::error::Error>> {
+//! let call = client.call::<_, StringValue>("demo.Store", "Create", &request);
+//! match call.await {
+//!     Ok(reply) => println!("{}", reply.value),
+//!     // Nothing of it has left, so it may be made again, on a new connection.
+//!     Err(error) if error.request() == RequestProgress::NotSent => println!("again: {error}"),
+//!     // *the connection has ended: the peer closed it*; whether it was executed is unknown.
+//!     Err(error) => println!("ask first: {error}"),
+//! }
+//! client.close().await?; // sends what is queued; dropping the last handle does not
+//! # Ok(()) }
+//! ```
 //!
-//! A connection is never made anew behind the application's back, since only that knows what has to
-//! be registered again. It owns the loop, and [`Backoff`] says how long to wait in it. Nor does this
-//! crate ever end the process: one that would rather exit than go on alone waits for
-//! [`Client::closed`] and does so itself.
+//! A connection is never made anew behind the application's back: it owns the loop, and [`Backoff`]
+//! says how long to wait in it.
 //!
 //! # Deadlines on a server
 //!
@@ -483,6 +484,8 @@ mod close;
 mod codec;
 mod config;
 mod connection;
+#[cfg(doc)]
+pub mod ends;
 mod error;
 mod hook;
 pub mod keepalive;

@@ -33,6 +33,7 @@ const STOREYS: &[&str] = &[
     "close",
     "client",
     "server",
+    "ends",
 ];
 
 /// Rooms without I/O, without a runtime and without a clock.

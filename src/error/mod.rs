@@ -18,6 +18,7 @@ pub use connection::{ConfigError, ConnectError, ConnectionError};
 pub(crate) use late::LateRecord;
 pub use late::{LateAnswer, LateOutcome};
 pub use request::RequestProgress;
+pub(crate) use request::Room;
 
 /// Why a call did not return a message.
 ///
@@ -214,6 +215,7 @@ impl Error {
             evidence,
             peer: Peer::Alive,
             request: RequestProgress::Answered,
+            room: None,
             status: Some(status),
             late_answer: None,
         }))
@@ -222,13 +224,15 @@ impl Error {
 
 /// A call that ran out of time, with what is known about the peer at that moment.
 #[derive(Debug, thiserror::Error)]
-#[error("deadline exceeded: {verdict} ({evidence}){}", Reason(.status.as_ref()))]
+#[error("deadline exceeded: {verdict}{} ({evidence}){}", Reason(*.room), Reason(.status.as_ref()))]
 pub struct DeadlineError {
     pub(crate) timeout: Option<Duration>,
     pub(crate) verdict: Verdict,
     pub(crate) evidence: Evidence,
     pub(crate) peer: Peer,
     pub(crate) request: RequestProgress,
+    /// What it waited for, if it waited for room.
+    pub(crate) room: Option<Room>,
     #[source]
     pub(crate) status: Option<Status>,
     pub(crate) late_answer: Option<LateAnswer>,

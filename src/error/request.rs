@@ -39,3 +39,29 @@ impl fmt::Display for RequestProgress {
         })
     }
 }
+
+/// What a call lacked that waited for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Another call had to end first.
+    Call { limit: usize },
+    /// Bytes in front of it had to be written.
+    Outbox { limit: usize },
+    /// Others were in front of it.
+    Turn,
+}
+
+impl fmt::Display for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call { limit } => {
+                write!(f, "it waited for a call to end, of {limit} (`call_limit`)")
+            }
+            Self::Outbox { limit } => write!(
+                f,
+                "it waited for bytes to be written, of {limit} (`outbox_limit`)"
+            ),
+            Self::Turn => f.write_str("it waited for calls in front of it"),
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Keepalive;
+use super::verdict::is_stall;
 
 /// The deadline of one call, the instant before it at which the peer is asked, and the longest pause
 /// of the driver between the two.
@@ -64,6 +65,13 @@ impl CallDeadline {
     #[must_use]
     pub const fn longest_gap(&self) -> Duration {
         self.longest_gap
+    }
+
+    /// Whether that was a pause of this side, in which it could not have seen the peer: more than half
+    /// of the lead, and more than the 5 ms by which timers differ.
+    #[must_use]
+    pub fn has_stalled(&self) -> bool {
+        is_stall(self.longest_gap, self.lead)
     }
 
     /// Notes a run of the driver at `now`, the one before it being at `previous_run`.

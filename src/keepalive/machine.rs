@@ -95,6 +95,8 @@ pub struct Machine {
 
     doubted: bool,
     local_stall: Option<Duration>,
+    /// The run at which the newest one was counted.
+    stalled_until: Option<Duration>,
     counters: Counters,
     told: Flags,
     events: Events,
@@ -182,6 +184,7 @@ impl Machine {
             write_stall: None,
             doubted: false,
             local_stall: None,
+            stalled_until: None,
             counters: Counters::default(),
             told: Flags::default(),
             events: Events::default(),

@@ -13,6 +13,16 @@ pub(super) const FRESH: Duration = Duration::from_millis(25);
 /// Stands for the round trip while none has been measured.
 const ASSUMED_RTT: Duration = Duration::from_millis(50);
 
+/// Timers of a runtime differ by so much from what they were set to: runs of the driver that lie no
+/// further apart are no pause, however short the lead of a call is.
+const TIMER_GRAIN: Duration = Duration::from_millis(5);
+
+/// Whether two runs of the driver that lie so far apart were a pause of this side, for a call with this
+/// lead.
+pub(super) fn is_stall(gap: Duration, lead: Duration) -> bool {
+    gap > TIMER_GRAIN.max(lead / 2)
+}
+
 /// What is known of the peer of a call whose deadline has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -25,7 +35,8 @@ pub enum Verdict {
     Unresponsive,
     /// The peer's kernel takes no byte of what we want to write.
     NotReading,
-    /// The request still waits behind other bytes of ours, which the peer does read.
+    /// The request still waits, behind other bytes of ours, which the peer does read, or for another
+    /// call to end.
     NotSent,
     /// This side did not run for so long that nothing can be said of the peer.
     LocalStall,
@@ -133,9 +144,10 @@ pub fn judge(facts: &Facts) -> Verdict {
         .unwrap_or(ASSUMED_RTT)
         .saturating_mul(2)
         .max(facts.lead / 4);
+    let stalled = is_stall(facts.longest_gap, facts.lead);
     if !facts.written {
         return match facts.refused_for {
-            _ if !facts.offered_since_asked => Verdict::LocalStall,
+            _ if stalled && !facts.offered_since_asked => Verdict::LocalStall,
             _ if facts.taken_since_asked => Verdict::NotSent,
             Some(refused_for) if refused_for >= patience => Verdict::NotReading,
             _ => Verdict::Unknown(Unknown::TooEarly),
@@ -148,7 +160,7 @@ pub fn judge(facts: &Facts) -> Verdict {
             Verdict::Slow
         };
     }
-    if facts.longest_gap > facts.lead / 2 {
+    if stalled {
         return Verdict::LocalStall;
     }
     if !facts.can_ask {
@@ -249,12 +261,32 @@ mod tests {
                 Verdict::Slow,
             ),
             (
-                "nothing offered",
+                "nothing offered in a pause",
+                Facts {
+                    offered_since_asked: false,
+                    longest_gap: ms(126),
+                    ..UNWRITTEN
+                },
+                Verdict::LocalStall,
+            ),
+            (
+                "nothing offered without one",
                 Facts {
                     offered_since_asked: false,
                     ..UNWRITTEN
                 },
-                Verdict::LocalStall,
+                Verdict::NotReading,
+            ),
+            (
+                "no time to offer anything",
+                Facts {
+                    offered_since_asked: false,
+                    refused_for: None,
+                    longest_gap: ms(0),
+                    lead: ms(0),
+                    ..UNWRITTEN
+                },
+                EARLY,
             ),
             ("nothing taken", UNWRITTEN, Verdict::NotReading),
             (
@@ -336,6 +368,24 @@ mod tests {
                 "gap over half the lead",
                 Facts {
                     longest_gap: ms(126),
+                    ..SILENT
+                },
+                Verdict::LocalStall,
+            ),
+            (
+                "gap of timers",
+                Facts {
+                    longest_gap: ms(5),
+                    lead: ms(2),
+                    ..SILENT
+                },
+                Verdict::Unresponsive,
+            ),
+            (
+                "gap beyond them",
+                Facts {
+                    longest_gap: ms(6),
+                    lead: ms(2),
                     ..SILENT
                 },
                 Verdict::LocalStall,

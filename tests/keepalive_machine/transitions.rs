@@ -104,7 +104,7 @@ fn every_state_meets_every_input() {
         Dormant, Waiting, Queued, Trial, Suspect, Overdue, Dead, Closed,
     ];
     #[rustfmt::skip]
-    let table: [(&str, Input, [At; 8]); 17] = [
+    let table: [(&str, Input, [At; 8]); 18] = [
         ("nothing", |_| {}, columns),
         ("bytes",            |m| m.handle_bytes(NOW),
             [Dormant, Waiting, Queued, Waiting, Waiting, Waiting, Dead, Closed]),
@@ -128,6 +128,8 @@ fn every_state_meets_every_input() {
             [Dormant, Dormant, Dormant, Dormant, Dormant, Dormant, Dead, Closed]),
         ("the last call is late", |m| m.handle_call_late(NOW),
             [Waiting, Waiting, Queued, Trial, Suspect, Overdue, Dead, Closed]),
+        ("a pause is told",  |m| m.handle_local_stall(NOW, ms(400)),
+            [Dormant, Waiting, Queued, Trial, Suspect, Overdue, Dead, Closed]),
         ("a verdict",        |m| m.handle_verdict(NOW, Verdict::Unresponsive),
             [Dormant, Waiting, Queued, Trial, Suspect, Overdue, Dead, Closed]),
         ("the reader parks and resumes", |m| { m.handle_parked(NOW); m.handle_resumed(NOW) },

@@ -199,7 +199,15 @@ fn request_or_ping_that_is_not_written_speaks_of_the_writer() {
         offered_since_asked: false,
         ..unwritten
     };
-    assert_eq!(machine.verdict(ms(2000), &call, never), Verdict::LocalStall);
+    // It ran, and had no occasion.
+    assert_eq!(machine.verdict(ms(2000), &call, never), Verdict::NotReading);
+    let mut paused = call.clone();
+    paused.handle_run(ms(1750), ms(2000));
+    assert!(paused.has_stalled());
+    assert_eq!(
+        machine.verdict(ms(2000), &paused, never),
+        Verdict::LocalStall
+    );
 
     machine.handle_ping_wish(ms(1750), call.ask_at());
     assert!(due_ping(&mut machine, ms(1750)).is_some());

@@ -95,6 +95,11 @@ impl World {
         if at < deadline && !self.nonsense && !cannot {
             return Err(format!("a deadline error {} ms early", deadline - at));
         }
+        let evidence = error.evidence();
+        let counted = evidence.is_some_and(|evidence| evidence.local_stall.is_some());
+        if verdict == Verdict::LocalStall && !counted {
+            return Err("a pause of this side that nobody counted".to_owned());
+        }
         match error.status() {
             None if !self.nonsense => self.judge_verdict(entry, verdict, timeout),
             _ => Ok(()),

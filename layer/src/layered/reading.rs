@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use ttrpc_keepalive::ConnectionError;
-use ttrpc_keepalive::keepalive::{Look, Role, Writes};
+use ttrpc_keepalive::keepalive::{Look, Role, Verdict, Writes};
 use ttrpc_keepalive::wire::{Header, MessageType, PING_STREAM_ID, ping_number};
 
 use super::{Layered, Looking, is_last};
@@ -215,6 +215,10 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             let written = unwritten.is_none_or(|header| header.stream_id != call.key.0);
             let facts = call.write_facts(written);
             let verdict = self.machine.verdict(now, &call.deadline, facts);
+            if verdict == Verdict::LocalStall {
+                let gap = call.deadline.longest_gap();
+                self.machine.handle_local_stall(now, gap);
+            }
             self.machine.handle_verdict(now, verdict);
         }
         let (late, forgotten) = self.calls.expire(now);

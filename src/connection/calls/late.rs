@@ -8,7 +8,7 @@ use crate::connection::effects::{Effects, Note};
 use crate::connection::outbox::Progress;
 use crate::connection::state::{Side, State};
 use crate::connection::stream::Table;
-use crate::error::{DeadlineError, Error, LateOutcome, LateRecord, RequestProgress};
+use crate::error::{DeadlineError, Error, LateOutcome, LateRecord, RequestProgress, Room};
 use crate::keepalive::{Deadlines, Expired, Unknown, Verdict};
 
 impl State<Calls> {
@@ -49,13 +49,13 @@ impl State<Calls> {
         effects: &mut Effects,
     ) {
         let mut facts = expired.write_facts(progress == Progress::Written);
-        if let (Key::Ticket(_), true) = (
-            expired.key,
-            self.outbox.bytes() < self.side.limits.outbox_bytes,
-        ) {
-            // It has waited for other calls to end. There was nothing of it to offer, and so no stall
-            // of this side.
-            (facts.offered_since_asked, facts.taken_since_asked) = (true, true);
+        let room = match expired.key {
+            Key::Ticket(_) => Some(self.missing_room()),
+            Key::Stream(_) | Key::Probe(_) => None,
+        };
+        if let Some(Room::Call { .. } | Room::Turn) = room {
+            // There was nothing of it to offer. What it lacked was not the peer's reading.
+            facts.taken_since_asked |= !expired.deadline.has_stalled();
         }
         let verdict = match self.machine.verdict(now, &expired.deadline, facts) {
             Verdict::Unresponsive if looked == Looked::Unanswered => {
@@ -63,8 +63,13 @@ impl State<Calls> {
             }
             verdict => verdict,
         };
+        if verdict == Verdict::LocalStall {
+            let gap = expired.deadline.longest_gap();
+            self.machine.handle_local_stall(now, gap);
+        }
         self.machine.handle_verdict(now, verdict);
         let mut late = self.late(now, verdict, None);
+        late.room = room;
         let stream_id = match expired.key {
             Key::Stream(id) => {
                 late.timeout = self.streams.get(&id).and_then(|stream| stream.own.timeout);
@@ -104,6 +109,22 @@ impl State<Calls> {
                     self.call_ended(effects);
                 }
             }
+        }
+    }
+
+    /// What a call lacks that waits for room.
+    fn missing_room(&self) -> Room {
+        let limits = &self.side.limits;
+        if self.side.open >= limits.calls {
+            Room::Call {
+                limit: limits.calls,
+            }
+        } else if self.outbox.bytes() >= limits.outbox_bytes {
+            Room::Outbox {
+                limit: limits.outbox_bytes,
+            }
+        } else {
+            Room::Turn
         }
     }
 
@@ -173,6 +194,7 @@ impl State<Calls> {
             evidence: self.machine.evidence(now),
             peer: self.machine.peer(),
             request: RequestProgress::NotSent,
+            room: None,
             status: None,
             late_answer: None,
         }

@@ -31,7 +31,7 @@ impl State<Calls> {
         effects: &mut Effects,
     ) -> Result<Key, Error> {
         self.check_open().map_err(Error::not_sent)?;
-        self.check_time(now, call)?;
+        self.check_time(now, call, false)?;
         let waits = !self.side.waiting.is_empty() || !self.has_room();
         self.machine.handle_call_started(now);
         if waits {
@@ -51,14 +51,14 @@ impl State<Calls> {
         begun.map(Key::Stream)
     }
 
-    /// A call without any time left is not sent.
-    fn check_time(&mut self, now: Duration, call: &Opening) -> Result<(), Error> {
+    /// A call without any time left is not sent. One that `waited` for room had some.
+    fn check_time(&mut self, now: Duration, call: &Opening, waited: bool) -> Result<(), Error> {
         match &call.deadline {
             Some(deadline) if deadline.deadline() <= now => {
                 let unsent = WriteFacts {
                     written: false,
                     offered_since_asked: false,
-                    taken_since_asked: false,
+                    taken_since_asked: waited,
                 };
                 let verdict = self.machine.verdict(now, deadline, unsent);
                 let late = self.late(now, verdict, call.timeout);
@@ -168,7 +168,7 @@ impl State<Calls> {
         if let Some(deadline) = &call.deadline {
             self.side.deadlines.remove(Key::Ticket(ticket), deadline);
         }
-        let in_time = self.check_time(now, &call);
+        let in_time = self.check_time(now, &call, true);
         let begun = in_time.and_then(|()| self.begin(now, &call, frame, waker, effects));
         if begun.is_err() {
             self.machine.handle_call_ended(now);

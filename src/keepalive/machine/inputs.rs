@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rules::count;
 use super::{Machine, Ping};
 use crate::keepalive::events::Events;
-use crate::keepalive::verdict::FRESH;
+use crate::keepalive::verdict::{FRESH, is_stall};
 use crate::keepalive::{DeadReason, Look, Support, Verdict};
 use crate::wire::Flags;
 
@@ -274,8 +274,8 @@ impl Machine {
     /// calls between `ask_at` and their deadline, if there is one.
     ///
     /// With a lead the run adds the time since the last one to what the PING that is out was waited
-    /// for, a quarter of the lead at most; two runs more than half of it apart were our pause
-    /// and take its round trip.
+    /// for, a quarter of the lead at most; two runs more than half of it apart, and more than timers
+    /// differ by, were our pause and take its round trip.
     pub fn handle_run(&mut self, now: Duration, lead: Option<Duration>) {
         let now = self.advance(now);
         if self.note_local_stall(now) {
@@ -291,7 +291,7 @@ impl Machine {
         {
             let gap = now.saturating_sub(self.last_run.max(*since));
             *attended = attended.saturating_add(gap.min(lead / 4));
-            if gap > lead / 2 {
+            if is_stall(gap, lead) {
                 self.round_trip.spoil();
             }
         }
@@ -332,6 +332,16 @@ impl Machine {
         let now = self.advance(now);
         if self.armed.is_some_and(|armed| armed <= now) {
             self.handle_due(now);
+        }
+    }
+
+    /// This side did not run for so long before a call's deadline that nothing can be said of the peer:
+    /// the verdict is [`LocalStall`](Verdict::LocalStall). Of one pause it is told once, however many
+    /// calls it made late.
+    pub fn handle_local_stall(&mut self, now: Duration, gap: Duration) {
+        let now = self.advance(now);
+        if self.stalled_until != Some(now) && !self.is_over() {
+            self.count_local_stall(now, gap);
         }
     }
 

@@ -171,11 +171,16 @@ impl Machine {
         let Some(gap) = trial.max(write_stall) else {
             return false;
         };
+        self.count_local_stall(now, gap);
+        true
+    }
+
+    pub(super) fn count_local_stall(&mut self, now: Duration, gap: Duration) {
         count(&mut self.counters.local_stalls);
+        self.stalled_until = Some(now);
         self.local_stall = Some(gap);
         self.events.local_stall = Some(gap);
         self.round_trip.spoil();
-        true
     }
 
     pub(super) fn judge(&mut self, now: Duration, reason: DeadReason, waited: Waited) {

@@ -8,7 +8,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_core::Stream;
+use tokio::runtime;
 use tokio::sync::watch;
+use tokio::time::{Sleep, sleep_until};
 
 mod publisher;
 
@@ -124,7 +126,9 @@ impl Known {
     }
 }
 
-/// What watchers are woken for when it changes: a state, the support or a flag, never a byte.
+/// What watchers are woken for when it changes: what somebody may decide by, never a byte. Whether a
+/// write is blocked is not among it: it changes with every pause of the peer's reading, and what follows
+/// from it does so by the state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Shown {
     state: keepalive::State,
@@ -133,7 +137,6 @@ pub(crate) struct Shown {
     pong_flags: Flags,
     overdue: bool,
     local_stall: Option<Duration>,
-    write_blocked: bool,
 }
 
 impl Shown {
@@ -145,7 +148,6 @@ impl Shown {
             pong_flags: view.pong_flags,
             overdue: view.overdue,
             local_stall: view.local_stall,
-            write_blocked: view.write_blocked_since.is_some(),
         }
     }
 }
@@ -288,9 +290,12 @@ impl Snapshot {
 
 /// Follows what is known about the peer of one connection.
 ///
-/// As a [`Stream`] it yields the present [`Snapshot`] first and then one for each change of state,
-/// support or a flag, never one for a byte. The latest value wins: a watcher that is slow sees the
-/// newest state and costs the connection nothing. It ends after the snapshot that is final.
+/// As a [`Stream`] it yields the present [`Snapshot`] first and then one for each change that somebody
+/// may decide by: of the state, the support, [`peer`](Snapshot::peer) or a flag, never one for a byte.
+/// What changes and changes back within 100 ms is told once, or not at all: after a change the value
+/// before it is not told sooner than that. The latest value wins: a watcher that is slow sees the newest
+/// state and costs the connection nothing. It ends after the snapshot that is final, which nothing holds
+/// back.
 ///
 /// A clone starts anew with the present value.
 pub struct Liveness {
@@ -299,20 +304,47 @@ pub struct Liveness {
     /// Who knows more than what watchers are told of. `None` if that is all.
     source: Option<Arc<dyn Source>>,
     next: Next,
+    told: Option<Told>,
 }
+
+/// What a watcher was told last.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    at: Duration,
+    shown: Shown,
+    since: Duration,
+    /// And before that.
+    before: Option<Shown>,
+}
+
+impl Told {
+    /// Whether this is what it was told last. If it has changed, it has changed back.
+    fn is(&self, known: &Known) -> bool {
+        self.since == known.since && self.shown == Shown::of(&known.view)
+    }
+
+    /// Until when this is not told, since it is what was told before.
+    fn holds(&self, known: &Known) -> Option<Duration> {
+        let returns = self.before == Some(Shown::of(&known.view));
+        returns.then(|| self.at.saturating_add(FLIP))
+    }
+}
+
+/// What changes back within this time is no change.
+const FLIP: Duration = Duration::from_millis(100);
 
 /// Knows the present state of a connection.
 pub(crate) trait Source: Send + Sync {
     fn snapshot(&self) -> Snapshot;
 }
 
-type Changed = Pin<Box<dyn Future<Output = watch::Receiver<Known>> + Send + Sync>>;
+type Changed = Pin<Box<dyn Future<Output = Option<watch::Receiver<Known>>> + Send + Sync>>;
 
 enum Next {
     /// The present value has not been seen.
     Present,
-    /// Waiting for a change.
-    Change(Option<Changed>),
+    /// Waiting for a change, and for the end of the time in which one is held back.
+    Change(Option<Changed>, Option<Pin<Box<Sleep>>>),
     /// The final value has been seen.
     End,
 }
@@ -324,6 +356,7 @@ impl Liveness {
             known,
             source,
             next: Next::Present,
+            told: None,
         }
     }
 
@@ -350,28 +383,64 @@ impl Stream for Liveness {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Snapshot>> {
         let this = &mut *self;
-        match &mut this.next {
-            Next::Present => {}
-            Next::Change(changed) => {
-                let waiting = changed.get_or_insert_with(|| {
-                    let mut known = this.known.clone();
-                    Box::pin(async move {
-                        // An error means that the driver is gone; its last word is final.
-                        let _ = known.changed().await;
-                        known
-                    })
-                });
-                this.known = ready!(waiting.as_mut().poll(cx));
+        loop {
+            ready!(this.poll_change(cx));
+            if let Next::End = this.next {
+                return Poll::Ready(None);
             }
-            Next::End => return Poll::Ready(None),
+            let known = this.known.borrow_and_update().clone();
+            let now = this.clock.now();
+            this.next = Next::Change(None, None);
+            if known.end.is_some() {
+                this.next = Next::End;
+            } else if let Some(told) = &this.told {
+                if told.is(&known) {
+                    continue;
+                }
+                // Outside of all runtimes there is no timer.
+                let until = told.holds(&known).filter(|until| *until > now);
+                let until = until.filter(|_| runtime::Handle::try_current().is_ok());
+                if let Some(at) = until.and_then(|until| this.clock.instant(until)) {
+                    this.next = Next::Change(None, Some(Box::pin(sleep_until(at))));
+                    continue;
+                }
+            }
+            let shown = Shown::of(&known.view);
+            this.told = Some(Told {
+                at: now,
+                shown,
+                since: known.since,
+                before: this.told.map(|told| told.shown),
+            });
+            return Poll::Ready(Some(Snapshot::new(known, this.clock)));
         }
-        let known = this.known.borrow_and_update().clone();
-        this.next = if known.end.is_some() {
-            Next::End
-        } else {
-            Next::Change(None)
+    }
+}
+
+impl Liveness {
+    /// Waits until there may be something to tell.
+    fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Next::Change(changed, held) = &mut self.next else {
+            return Poll::Ready(());
         };
-        Poll::Ready(Some(Snapshot::new(known, this.clock)))
+        let waiting = changed.get_or_insert_with(|| {
+            let mut known = self.known.clone();
+            Box::pin(async move {
+                // An error means that the driver is gone; its last word is final.
+                known.changed().await.ok().map(|()| known)
+            })
+        });
+        if let Poll::Ready(known) = waiting.as_mut().poll(cx) {
+            match known {
+                Some(known) => self.known = known,
+                None => self.next = Next::End,
+            }
+            return Poll::Ready(());
+        }
+        match held {
+            Some(held) => held.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
     }
 }
 

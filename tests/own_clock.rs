@@ -7,7 +7,7 @@
 
 mod support;
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use support::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Error, Verdict};
+use ttrpc_keepalive::{Client, Error, IntoTransport, RequestProgress, Verdict};
 
 const LIMIT: std::time::Duration = ms(100);
 
@@ -110,34 +110,86 @@ fn what_has_a_limit_ends_by_itself_where_no_driver_runs() {
     }
 }
 
+/// A transport that blocks its thread, in reading or in writing, once `blocks` says so.
+fn blocking(
+    here: UnixStream,
+    in_writing: bool,
+    blocks: &Arc<AtomicBool>,
+    released: mpsc::Receiver<()>,
+) -> impl IntoTransport<Transport: Send> + use<> {
+    here.set_nonblocking(true).unwrap();
+    let here = tokio::net::UnixStream::from_std(here).unwrap();
+    let blocks = Arc::clone(blocks);
+    let released = Mutex::new(released);
+    let block = move || {
+        if blocks.load(Ordering::Relaxed) {
+            let _ = released.lock().unwrap().recv_timeout(secs(10));
+        }
+        None
+    };
+    let transport = Hooked::new(here);
+    let transport = if in_writing {
+        transport.on_write(block)
+    } else {
+        transport.on_read(block)
+    };
+    transport.without_shortcut()
+}
+
 #[test]
 fn a_call_ends_by_itself_while_something_blocks_the_thread_of_its_driver() {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
-    let blocks = Arc::new(AtomicBool::new(false));
-    let (release, released) = mpsc::channel::<()>();
-    let released = Mutex::new(released);
-    let (here, _there) = UnixStream::pair().unwrap();
-    here.set_nonblocking(true).unwrap();
-    let ended = runtime.block_on(async {
-        let here = tokio::net::UnixStream::from_std(here).unwrap();
-        let blocked = Arc::clone(&blocks);
-        let transport = Hooked::new(here).on_read(move || {
-            if blocked.load(Ordering::Relaxed) {
-                let _ = released.lock().unwrap().recv_timeout(secs(10));
-            }
-            None
+    for (in_writing, streams) in [(false, false), (false, true), (true, false), (true, true)] {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        let blocks = Arc::new(AtomicBool::new(false));
+        let (release, released) = mpsc::channel::<()>();
+        let (here, _there) = UnixStream::pair().unwrap();
+        let ended = runtime.block_on(async {
+            let transport = blocking(here, in_writing, &blocks, released);
+            let client = Client::builder().keepalive(Keepalive::off());
+            let client = client.attach(transport).unwrap();
+            sleep(ms(20)).await;
+            blocks.store(true, Ordering::Relaxed);
+            let ends = if streams {
+                timeout(secs(5), waits_for_a_reply(client)).await
+            } else {
+                timeout(secs(5), unary(client)).await
+            };
+            drop(release);
+            ends
         });
-        let client = Client::builder().keepalive(Keepalive::off());
-        let client = client.attach(transport.without_shortcut()).unwrap();
+        let error = ended.unwrap_or_else(|_| panic!("it waits, {in_writing}, {streams}"));
+        assert_eq!(error.verdict(), Some(Verdict::LocalStall), "{error}");
+        // Nobody knows how much of it is written.
+        if in_writing {
+            assert_eq!(error.request(), RequestProgress::Sent, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_ends_in_time_where_its_connections_are_not_driven() {
+    let (driven, here) = (runtime(), runtime());
+    let (server, mut peer) = driven.block_on(async {
+        let server = echo().build().unwrap();
+        let (ours, theirs) = tokio::io::duplex(4096);
+        let serving = server.clone();
+        tokio::spawn(async move { serving.serve_connection(ours).await });
+        let mut peer = Peer::new(theirs);
+        peer.call(1, "Sleep", "60000").await;
         sleep(ms(20)).await;
-        blocks.store(true, Ordering::Relaxed);
-        timeout(secs(5), say_within(&client, LIMIT).into_future()).await
+        (server, peer)
     });
-    drop(release);
-    let error = ended.expect("it waits for its driver").unwrap_err();
-    assert_eq!(error.verdict(), Some(Verdict::LocalStall), "{error}");
+    let start = Instant::now();
+    let drained = here.block_on(async { timeout(secs(5), server.shutdown(LIMIT)).await });
+    assert!(!drained.expect("it waits for its connections"));
+    assert!(start.elapsed() >= LIMIT);
+    let ended = driven.block_on(async {
+        let rest = async { while peer.next().await.is_some() {} };
+        timeout(secs(5), rest).await
+    });
+    ended.expect("it is closed when it is driven again");
 }

@@ -286,6 +286,28 @@ async fn a_call_that_expires_unpolled_keeps_no_place() {
     assert!(unpolled.await.unwrap_err().is_deadline());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_expires_unpolled_while_it_is_opened_keeps_no_place() {
+    let client = Client::builder().keepalive(Keepalive::off()).call_limit(1);
+    let (client, mut peer) = attached(client, 64 << 10);
+    let mut first = Box::pin(say(&client));
+    poll_once(first.as_mut());
+    let opened = client.client_stream_bytes(SERVICE, "Up").timeout(secs(1));
+    let mut unpolled = Box::pin(opened);
+    poll_once(unpolled.as_mut());
+    let mut behind = client.server_stream_bytes(SERVICE, "Down", b"");
+    poll_once(Pin::new(&mut behind));
+    let behind = tokio::spawn(behind);
+    assert_eq!(peer.request().await.0, 1);
+    sleep(secs(2)).await;
+    peer.respond(1).await;
+    first.await.unwrap();
+    let next = timeout(secs(1), peer.request()).await;
+    assert_eq!(next.expect("there is room").0, 3);
+    drop(behind.await.unwrap().unwrap());
+    assert!(unpolled.await.unwrap_err().is_deadline());
+}
+
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Refuses every write until it `opens`. Then it polls a call that waits for room in the middle

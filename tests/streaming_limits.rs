@@ -138,6 +138,30 @@ async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_ended(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_run_out_of_time() {
+    let client = Client::builder()
+        .keepalive(Keepalive::off())
+        .outbox_limit(200);
+    let (client, mut peer) = attached(client, 64);
+    let call = client.client_stream_bytes(SERVICE, "Up").timeout(secs(1));
+    let (mut first, reply) = call.await.unwrap();
+    let (mut second, _second) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    peer.request().await;
+    peer.request().await;
+    first.send(&[1; 300]).await.unwrap();
+    let mut unpolled = Box::pin(first.send(&[1; 300]));
+    poll_once(unpolled.as_mut());
+    let behind = tokio::spawn(async move { second.send(&[2; 300]).await });
+    tokio::time::sleep(secs(2)).await;
+    // What was queued is sent.
+    assert_eq!(peer.expect_data().await.0, 1);
+    let sent = timeout(secs(1), behind).await;
+    sent.expect("there is room").unwrap().unwrap();
+    assert!(matches!(unpolled.await, Err(Error::StreamEnded)));
+    assert!(reply.await.unwrap_err().is_deadline());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_needs_no_room_among_the_calls() {
     let client = Client::builder().call_limit(1).outbox_limit(100);
     let client = pair(streams().build().unwrap(), client, 64).0;

@@ -1,6 +1,7 @@
 //! Calls end by deadlines: verdicts, and records of late calls.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::time::Duration;
 
 use super::{Call, Calls, Key, Looked, Probe, StreamEnd, Waiting};
@@ -206,6 +207,10 @@ impl State<Calls> {
     pub(in crate::connection) fn run_for_driver(&mut self, now: Duration, effects: &mut Effects) {
         Calls::handle_run(self, now);
         Calls::end_unsent(self, now, effects);
+        // Whoever writes may not come back in time either.
+        for expired in mem::take(&mut self.side.undecided) {
+            self.judge(now, &expired, Progress::Out, Looked::No, effects);
+        }
         Calls::end_late(self, now, true, effects);
     }
 }

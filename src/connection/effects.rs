@@ -17,6 +17,7 @@ use crate::error::{LateOutcome, LateRecord};
 use crate::keepalive::{Evidence, Verdict};
 use crate::status::Status;
 use crate::transport::Shortcut;
+use crate::tuning::KEPT_ENTRIES;
 
 /// Filled by verbs, carried out behind the lock.
 #[derive(Debug, Default)]
@@ -134,7 +135,7 @@ impl Effects {
         self.others.push(Effect::Late(record, outcome));
     }
 
-    /// Carries out all but a write, and keeps the memory for the next time. Never under the lock.
+    /// Carries out all but a write, and keeps a little memory for the next time. Never under the lock.
     #[inline]
     pub(super) fn run(&mut self) {
         // Most verbs leave nothing to do.
@@ -155,6 +156,10 @@ impl Effects {
                 Effect::Drop(_) => {}
             }
         }
+        // Thousands may have been woken at one time.
+        if self.others.capacity() > KEPT_ENTRIES {
+            self.others = Vec::new();
+        }
     }
 }
 
@@ -162,5 +167,22 @@ impl Effects {
 impl Drop for Effects {
     fn drop(&mut self) {
         self.run();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let mut effects = Effects::default();
+        effects.wake((0..10_000).map(|_| Waker::noop().clone()));
+        effects.run();
+        assert!(effects.others.capacity() <= KEPT_ENTRIES);
+        // A few are no burst.
+        effects.wake([Waker::noop().clone()]);
+        effects.run();
+        assert!(effects.others.capacity() > 0);
     }
 }

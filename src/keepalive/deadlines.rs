@@ -11,6 +11,7 @@ use std::time::Duration;
 use self::gaps::Gaps;
 use self::upcoming::{Ask, Upcoming};
 use super::{CallDeadline, WriteFacts};
+use crate::tuning::KEPT_DEADLINES;
 
 /// The deadlines of the open calls of one connection, by keys of the caller's choice.
 ///
@@ -240,7 +241,11 @@ impl<K: Copy + Ord> Deadlines<K> {
             let near = self.near.get_mut(&at)?;
             mem::take(&mut near.asking).then(|| at.0.saturating_sub(near.lead))
         });
-        asking.max()
+        let latest = asking.max();
+        if self.asking.capacity() > KEPT_DEADLINES {
+            self.asking = Vec::new();
+        }
+        latest
     }
 
     /// Whether a call is at its deadline and has not been given out, or was deferred.
@@ -328,5 +333,24 @@ impl<K: Copy + Ord> Deadlines<K> {
 impl<K: Copy + Ord> Default for Deadlines<K> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keepalive::Keepalive;
+
+    #[test]
+    fn calls_that_ask_at_one_time_leave_no_memory_behind() {
+        let mut deadlines = Deadlines::new();
+        let timeout = Duration::from_secs(1);
+        let deadline = CallDeadline::new(Duration::ZERO, timeout, &Keepalive::on_demand());
+        for key in 0..10_000 {
+            deadlines.insert(key, &deadline);
+        }
+        deadlines.handle_run(deadline.ask_at(), Writes::default(), |_| true);
+        assert_eq!(deadlines.poll_wish(), Some(deadline.ask_at()));
+        assert!(deadlines.asking.capacity() <= KEPT_DEADLINES);
     }
 }

@@ -504,6 +504,7 @@ mod server;
 pub mod status;
 mod streaming;
 mod streams;
+mod text;
 pub mod transport;
 mod tuning;
 pub mod wire;

@@ -2,14 +2,17 @@
 //!
 //! A status comes from the peer, or is sent to it. A failure on this side is never dressed as one.
 
-use std::fmt::{self, Write};
+use std::fmt;
 
 use protobuf::well_known_types::any::Any;
+
+use crate::text;
+use crate::tuning::SHOWN_ENTRIES;
 
 /// The result of a call, as the peer that ended it says it.
 ///
 /// A [`Response`](crate::wire::Response) carries one when the call did not succeed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Status {
     code: Code,
     message: String,
@@ -84,44 +87,31 @@ const ERROR_INFO: &str = "type.googleapis.com/google.rpc.ErrorInfo";
 /// Its first two fields, encoded: `reason = 1` and `domain = 2`. A third one may follow.
 const SHUTTING_DOWN: &[u8] = b"\x0a\x0dSHUTTING_DOWN\x12\x05ttrpc";
 
-/// One line, of which the message is at most 1,024 bytes: it is a text of the peer, which may be as
-/// long as a frame, and forge lines of a log. [`Status::message`] has all of it.
+/// Code and message on one line, the message cut after about a kilobyte: it is the peer's.
+/// [`message`](Status::message) has all of it.
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.message.is_empty() {
             return self.code.fmt(f);
         }
-        write!(f, "{}: {}", self.code, OneLine(&self.message))
+        write!(f, "{}: {}", self.code, text::message(&self.message))
+    }
+}
+
+/// Cut as [`Display`](fmt::Display) does; of details their types.
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.details.iter().take(SHOWN_ENTRIES);
+        let types: Vec<_> = shown.map(|detail| text::name(&detail.type_url)).collect();
+        f.debug_struct("Status")
+            .field("code", &self.code)
+            .field("message", &text::message(&self.message))
+            .field("details", &types)
+            .finish()
     }
 }
 
 impl std::error::Error for Status {}
-
-/// A text of the peer as it may be shown.
-struct OneLine<'a>(&'a str);
-
-/// Bytes of it.
-const SHOWN: usize = 1024;
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut end = SHOWN.min(self.0.len());
-        while !self.0.is_char_boundary(end) {
-            end -= 1;
-        }
-        for letter in self.0[..end].chars() {
-            if letter.is_control() {
-                letter.escape_default().fmt(f)?;
-            } else {
-                f.write_char(letter)?;
-            }
-        }
-        if end < self.0.len() {
-            write!(f, "... ({} bytes)", self.0.len())?;
-        }
-        Ok(())
-    }
-}
 
 /// The kind of a call's result: the codes of gRPC, which ttrpc shares.
 ///

@@ -180,3 +180,15 @@ pub(crate) const SMALL_MESSAGE: usize = 1 << 10;
 /// From so many missing bytes on, a read of their own is cheaper than copying them: a socket gives
 /// few more in one read, and below it the frames behind would cost a read more.
 pub(crate) const READ_IN_PLACE: usize = 16 << 10;
+
+/// Bytes of a name from a peer, and of a key or value, that are shown.
+pub(crate) const SHOWN_NAME: usize = 128;
+
+/// Bytes of a peer's message for people that are shown: a long line of a log.
+pub(crate) const SHOWN_TEXT: usize = 1 << 10;
+
+/// Bytes of a payload that are shown.
+pub(crate) const SHOWN_BYTES: usize = 64;
+
+/// Pairs of metadata, or details of a status, that are shown.
+pub(crate) const SHOWN_ENTRIES: usize = 16;

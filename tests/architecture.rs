@@ -14,6 +14,7 @@ const STOREYS: &[&str] = &[
     "tuning",
     "buffers",
     "panics",
+    "text",
     "status",
     "wire",
     "keepalive",
@@ -37,7 +38,7 @@ const STOREYS: &[&str] = &[
 ];
 
 /// Rooms without I/O, without a runtime and without a clock.
-const RULES: &[&str] = &["status", "wire", "keepalive", "streams", "backoff"];
+const RULES: &[&str] = &["text", "status", "wire", "keepalive", "streams", "backoff"];
 
 /// What reads a clock or waits for one.
 const CLOCKS: &[&str] = &["Instant::now", "SystemTime", ".elapsed()"];

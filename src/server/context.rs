@@ -15,6 +15,7 @@ use crate::error::ConnectionError;
 use crate::hook::{CallStart, Hook, Hooked};
 use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
+use crate::text::ShownPairs;
 use crate::transport::PeerCredentials;
 
 /// The circumstances of one call, for its handler.
@@ -181,7 +182,7 @@ impl fmt::Debug for Context {
         f.debug_struct("Context")
             .field("service", &self.service())
             .field("method", &self.method())
-            .field("metadata", &self.metadata)
+            .field("metadata", &ShownPairs(&self.metadata))
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

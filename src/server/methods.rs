@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::handler::Handler;
 use super::method::Method;
 use crate::status::{Code, Status};
+use crate::text;
 
 /// The methods of a server, in the order of their names: comparing is cheaper, for the few that there
 /// are, than hashing what a peer has sent.
@@ -29,7 +30,9 @@ impl Methods {
             return Ok(last);
         }
         self.place(service, name).map_err(|_| {
+            // The names are the peer's, and may be as long as a frame.
             let is_served = self.0.iter().any(|(method, _)| method.service == service);
+            let (service, name) = (text::name(service), text::name(name));
             let message = if is_served {
                 format!("service {service:?} has no method {name:?}")
             } else {

@@ -1,6 +1,7 @@
 //! The messages of ttrpc itself: what stands around a service's own messages in a REQUEST and a
 //! RESPONSE.
 
+use std::fmt;
 use std::ops::{Deref, Range};
 
 use bytes::{Buf, Bytes};
@@ -11,9 +12,10 @@ use super::fields::{
     NUMBER_1, NUMBER_4, TEXT_1, TEXT_2, TEXT_3, TEXT_5, each_field, low_half, malformed, skip,
 };
 use crate::status::{Code, Status};
+use crate::text::{self, ShownBytes, ShownPairs};
 
 /// The envelope of a REQUEST.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Request {
     /// Full name of the service; a slice of the frame.
@@ -48,6 +50,19 @@ impl Request {
             timeout_nano: request.timeout_nano,
             metadata: request.metadata,
         })
+    }
+}
+
+/// Its texts and its payload are cut: they are the peer's.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("service", &text::name(&self.service))
+            .field("method", &text::name(&self.method))
+            .field("payload", &ShownBytes(&self.payload))
+            .field("timeout_nano", &self.timeout_nano)
+            .field("metadata", &ShownPairs(&self.metadata))
+            .finish()
     }
 }
 
@@ -86,7 +101,7 @@ impl<'a> RequestFields<'a> {
 }
 
 /// The envelope of a RESPONSE.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Response {
     /// Why the call failed. `None` is success, and so is a status with code 0 on the wire
@@ -140,6 +155,16 @@ impl Response {
         let status = failed.then(|| Status::new(code.into(), message).with_details(details));
         let payload = Part::new(bytes, payload).into_bytes();
         Ok(Self { status, payload })
+    }
+}
+
+/// Its payload is cut, as its status is: they are the peer's.
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("payload", &ShownBytes(&self.payload))
+            .finish()
     }
 }
 

@@ -1,20 +1,33 @@
 //! A whole frame, and the two frames that carry no message.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use super::header::{Flags, HEADER_LENGTH, Header, MAX_ECHO, MessageType, PING_STREAM_ID};
+use crate::text::ShownBytes;
 
 /// A frame as the [`Decoder`](super::Decoder) yields it.
 #[expect(
     clippy::exhaustive_structs,
     reason = "a frame is its header and its payload"
 )]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Frame {
     /// The header; its `length` is that of `payload`.
     pub header: Header,
     /// The bytes after the header, in an allocation that is just so long, or a used one.
     pub payload: Bytes,
+}
+
+/// Of the payload its beginning.
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frame")
+            .field("header", &self.header)
+            .field("payload", &ShownBytes(&self.payload))
+            .finish()
+    }
 }
 
 /// A PING: the frame that asks for the PONG with the same number (RFC KA-9).

@@ -154,14 +154,18 @@ fn answers_and_pongs_do_not_wait_for_a_handler_that_blocks_behind_them() {
 }
 
 #[test]
-fn handlers_run_although_their_client_has_gone_and_one_in_front_of_them_blocks() {
+fn a_handler_that_blocks_and_whose_client_has_gone_holds_up_no_other() {
     on_threads(async {
         for thread in threads() {
             let server = server(thread);
-            drop(served_with(server.clone(), &requests(1, &["Block", "Open"])).await);
-            // It blocks as long as the gate is closed, which the call before was to open.
-            let mut peer = served_with(server, &requests(1, &["Block"])).await;
-            assert_eq!(code(&mut peer, 1).await, Code::OK, "{thread:?}");
+            let mut gone = served_with(server.clone(), &requests(1, &["Block", "Say"])).await;
+            assert_eq!(code(&mut gone, 3).await, Code::OK, "{thread:?}");
+            drop(gone);
+            let mut peer = served_with(server, &requests(1, &["Block", "Open"])).await;
+            for _ in 0..2 {
+                let (_, response) = peer.expect_response().await;
+                assert_eq!(response.status, None, "{thread:?}");
+            }
         }
     });
 }

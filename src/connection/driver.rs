@@ -63,6 +63,8 @@ pub(crate) struct Driver<S: SideDriver> {
     look_due: bool,
     /// Whether reading waits until the peer takes what it is owed.
     parks: bool,
+    /// Whether frames of this turn have left something to start.
+    starts: bool,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     extra_turn: Option<Arc<ExtraTurn>>,
     /// How many such turns have passed since the look was due.
@@ -107,6 +109,7 @@ impl<S: SideDriver> Driver<S> {
             share: Share::default(),
             look_due: false,
             parks: false,
+            starts: false,
             extra_turn: None,
             yields: 0,
             look_asked: None,
@@ -126,6 +129,7 @@ impl<S: SideDriver> Driver<S> {
         self.now = now;
         self.frames = 0;
         self.share.begin_turn(now);
+        self.starts = false;
         let (begun, closing) = {
             let mut state = self.shared.lock();
             let begun = state.begin_turn(now, cx.waker(), &mut self.effects);
@@ -141,10 +145,14 @@ impl<S: SideDriver> Driver<S> {
         self.side.handle_run(begun.acts);
 
         let write_failed = self.writing.has_failed();
+        if write_failed {
+            self.abandon();
+        }
         let reading = match self.read(cx) {
             Err(end) if write_failed => return Err(self.writing.end_of(end)),
             reading => reading?,
         };
+        self.start(cx, reading);
         if write_failed {
             // All that the peer sent before it stopped reading is delivered first.
             let looked = self.drained(cx, reading);

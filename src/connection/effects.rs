@@ -73,6 +73,8 @@ pub(crate) enum Note {
         stream_id: u32,
         status: Status,
     },
+    /// So many requests have not begun when their client left.
+    Abandoned(u64),
     Parked(bool),
 }
 
@@ -94,6 +96,12 @@ impl Note {
             }
             Self::Refused { stream_id, status } => {
                 debug!(stream_id, %status, "a request is refused");
+            }
+            Self::Abandoned(requests) => {
+                debug!(
+                    requests,
+                    "requests are not handled: their client had left before"
+                );
             }
             Self::Parked(parks) => {
                 debug!(parks, "reading waits for the peer to take its answers");

@@ -2,13 +2,14 @@
 
 use std::cell::Cell;
 use std::io;
+use std::mem;
 use std::ops::Range;
 use std::task::{Context, Poll, ready};
 
 use bytes::BytesMut;
 
-use crate::transport::Transport;
-use crate::tuning::{READ_BEHIND_LARGE, READ_BYTES};
+use crate::transport::{Fault, Transport};
+use crate::tuning::{READ_BEHIND_LARGE, READ_BYTES, TURN_BYTES};
 use crate::wire::{Decoded, Decoder, Header, ProtocolError};
 
 thread_local! {
@@ -27,6 +28,10 @@ pub(super) struct Reader {
     ping: Option<bool>,
     /// Whether the payload before was a large one.
     large: bool,
+    /// Whether what is not taken yet was read on behind.
+    ahead: bool,
+    /// The end that was found there.
+    end: Option<io::Result<usize>>,
 }
 
 impl Reader {
@@ -36,6 +41,9 @@ impl Reader {
         cx: &mut Context<'_>,
         transport: &mut dyn Transport,
     ) -> Poll<io::Result<usize>> {
+        if let Some(end) = self.end.take() {
+            return Poll::Ready(end);
+        }
         // A large payload goes where it will stay.
         if let Some((payload, missing)) = self.decoder.growing_payload() {
             self.large = true;
@@ -47,6 +55,7 @@ impl Reader {
         self.chunk.clear();
         self.chunk.reserve(READ_BYTES);
         self.taken = 0;
+        self.ahead = false;
         self.ping = None;
         let limit = if self.large {
             READ_BEHIND_LARGE
@@ -56,6 +65,29 @@ impl Reader {
         let read = ready!(transport.poll_read(cx, &mut self.chunk, limit));
         self.large = false;
         Poll::Ready(read)
+    }
+
+    /// Reads on behind what is not taken yet, as much as is there, up to a turn's share; once, or a peer
+    /// that sends without end would never be made to wait. Yields whether bytes have come, and whether
+    /// the stream ends behind them.
+    pub(super) fn read_ahead(
+        &mut self,
+        cx: &mut Context<'_>,
+        transport: &mut dyn Transport,
+    ) -> (bool, bool) {
+        let before = self.chunk.len();
+        let goes_on = !mem::replace(&mut self.ahead, true);
+        while goes_on && self.end.is_none() && self.chunk.len() - self.taken < TURN_BYTES {
+            self.chunk.reserve(READ_BYTES);
+            match transport.poll_read(cx, &mut self.chunk, READ_BYTES) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(read)) if read > 0 => self.ping = None,
+                Poll::Ready(Err(error)) if Fault::of(&error) == Fault::Interrupted => {}
+                Poll::Ready(Err(error)) if Fault::of(&error) == Fault::Passing => break,
+                Poll::Ready(end) => self.end = Some(end),
+            }
+        }
+        (self.chunk.len() > before, self.end.is_some())
     }
 
     /// The next frame of what was read, if it is a small one of data: its payload is these
@@ -100,8 +132,10 @@ impl Reader {
         if self.has_rest() {
             return;
         }
-        if self.chunk.capacity() > 0 {
-            CHUNKS.set(std::mem::take(&mut self.chunk));
+        let chunk = mem::take(&mut self.chunk);
+        // One that was read ahead into may be larger.
+        if (1..=2 * READ_BYTES).contains(&chunk.capacity()) {
+            CHUNKS.set(chunk);
         }
         self.taken = 0;
     }

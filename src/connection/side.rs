@@ -25,9 +25,6 @@ pub(crate) trait SideDriver: Send + 'static {
 
     /// Starts what may run.
     fn start(&mut self, _shared: &Arc<Shared<Self::Side>>) {}
-
-    /// The connection has ended.
-    fn end(&mut self, _shared: &Arc<Shared<Self::Side>>) {}
 }
 
 /// The client's: callers do all the rest.

@@ -115,6 +115,9 @@ pub(crate) trait Side: fmt::Debug + Send + Sized + 'static {
         false
     }
 
+    /// The peer takes no answers any more: what has not started never does.
+    fn abandon(_state: &mut State<Self>, _effects: &mut Effects) {}
+
     /// Wakes the first call that waits for room. Asked whenever there may be some.
     fn admit(_state: &mut State<Self>, _effects: &mut Effects) {}
 

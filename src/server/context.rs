@@ -24,7 +24,8 @@ use crate::transport::PeerCredentials;
 /// was begun is often better ended. One that wants to stop looks at [`remaining`](Self::remaining)
 /// and [`cancelled`](Self::cancelled); [`OnDeadline::Cancel`](crate::OnDeadline::Cancel) stops it
 /// at its caller's deadline. A request that expired while it waited is answered DEADLINE_EXCEEDED
-/// without its handler.
+/// without its handler. One whose client has left before is dropped: the end of its connection lay
+/// behind it, within 256 KiB, or came while it waited for a handler to end or for a thread.
 ///
 /// A handler that waits for something rare, or serves an endless stream, looks at
 /// [`draining`](Self::draining) too: a [shutdown](crate::Server::shutdown) waits for it.

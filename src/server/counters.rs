@@ -12,6 +12,9 @@ pub struct ServerCounters {
     pub refused: u64,
     /// Requests answered DEADLINE_EXCEEDED without their handler, since they had expired.
     pub expired: u64,
+    /// Requests that were not handled since their client had left: the end of the connection lay behind
+    /// them, or came before their handler could begin.
+    pub abandoned: u64,
     /// Calls answered at their [soft deadline](crate::MethodOptions::soft_deadline).
     pub soft_answers: u64,
     /// What handlers returned for nobody: after a soft deadline, or late with
@@ -27,6 +30,7 @@ pub struct ServerCounters {
 pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     pub(super) expired: AtomicU64,
+    pub(super) abandoned: AtomicU64,
     pub(super) soft_answers: AtomicU64,
     pub(super) results_dropped: AtomicU64,
     pub(super) handlers_cut: AtomicU64,
@@ -37,6 +41,7 @@ impl Counts {
         ServerCounters {
             refused: self.refused.load(Relaxed),
             expired: self.expired.load(Relaxed),
+            abandoned: self.abandoned.load(Relaxed),
             soft_answers: self.soft_answers.load(Relaxed),
             results_dropped: self.results_dropped.load(Relaxed),
             handlers_cut: self.handlers_cut.load(Relaxed),

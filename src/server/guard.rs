@@ -26,6 +26,12 @@ use crate::status::{Code, Status};
 
 /// Asks whether a call is handled at all. Answers it if not.
 pub(super) fn begin(context: &mut Context, responder: &mut Responder) -> bool {
+    if responder.abandon() {
+        let counts = &context.called().state.counts;
+        counts.abandoned.fetch_add(1, Relaxed);
+        debug!("a request is not handled: its client had left before");
+        return false;
+    }
     let remaining = context.remaining();
     // It may have waited in the queue, or for a thread that another handler kept. RFC KA-34.
     if remaining == Some(Duration::ZERO) {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use crate::connection::Overflow;
+use crate::error::ConnectionError;
 use crate::status::{Code, Status};
 use crate::wire::{Header, MAX_PAYLOAD, Oversized};
 
@@ -14,6 +15,19 @@ pub(super) fn expired() -> Status {
 /// For a half of a call that has been answered.
 pub(super) fn answered() -> Status {
     Status::new(Code::CANCELLED, "the call has been answered")
+}
+
+/// For a handler whose answer or messages are for nobody.
+pub(super) fn connection_ended(end: &ConnectionError) -> Status {
+    let message = match end {
+        ConnectionError::PeerClosed
+        | ConnectionError::Announced(_)
+        | ConnectionError::Torn
+        | ConnectionError::Reset(_)
+        | ConnectionError::BrokenPipe(_) => format!("the client has left: {end}"),
+        _ => format!("the connection has ended: {end}"),
+    };
+    Status::new(Code::UNAVAILABLE, message)
 }
 
 pub(super) fn invalid(error: &protobuf::Error) -> Status {

@@ -32,6 +32,8 @@ pub(crate) struct OpenRequests {
     /// Requests that were taken and are not answered.
     open: usize,
     slots: Option<ConnectionSlots>,
+    /// Nobody takes answers any more.
+    abandoned: bool,
     /// When the canary is sent because of requests that are still unanswered then.
     canary_due: Option<Duration>,
     counts: Arc<Counts>,
@@ -114,6 +116,7 @@ impl OpenRequests {
             starts: VecDeque::new(),
             open: 0,
             slots: None,
+            abandoned: false,
             canary_due: None,
             counts,
         }

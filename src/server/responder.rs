@@ -116,6 +116,17 @@ impl Responder {
         self.tell_hook(outcome(refusal.as_ref()));
     }
 
+    /// Ends a call that has not begun, if its connection has ended.
+    pub(super) fn abandon(&mut self) -> bool {
+        if !self.shared.has_ended() {
+            return false;
+        }
+        self.duty = Duty::Done;
+        self.shared
+            .with(|state, effects| state.end_handler(effects));
+        true
+    }
+
     /// Ends a call without an answer: it would come too late for a caller that does not want it.
     pub(super) fn drop_answer(&mut self) {
         if let Duty::Response = self.duty {

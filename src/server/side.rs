@@ -157,9 +157,4 @@ impl SideDriver for ServerSide {
             self.start_one(start, shared);
         }
     }
-
-    fn end(&mut self, shared: &Arc<Shared<OpenRequests>>) {
-        // Behind the lock: a slot that goes on takes that of another connection.
-        drop(shared.with(|state, _| state.drain()));
-    }
 }

@@ -7,11 +7,11 @@ use std::task::{Context as TaskContext, Poll, ready};
 
 use futures_core::Stream;
 
-use super::refusal::{answered, invalid, response_too_large};
+use super::refusal::{answered, connection_ended, invalid, response_too_large};
 use super::requests::OpenRequests;
 use crate::codec::{Decode, Encode};
 use crate::connection::{Messages, NotSent, Outlet};
-use crate::status::{Code, Status};
+use crate::status::Status;
 
 /// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`](bytes::Bytes).
 ///
@@ -114,10 +114,7 @@ impl<R: ?Sized> Responses<R> {
         sent.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => response_too_large(oversized),
             NotSent::Ended => answered(),
-            NotSent::Connection(end) => Status::new(
-                Code::UNAVAILABLE,
-                format!("the connection has ended: {end}"),
-            ),
+            NotSent::Connection(end) => connection_ended(&end),
         })
     }
 }

@@ -129,11 +129,11 @@ impl<S: SideDriver> Driver<S> {
         }
     }
 
-    /// Lets the state apply a batch of frames under one lock, and starts what it lets run. Returns whether
-    /// there was an echo among them.
+    /// Lets the state apply a batch of frames under one lock. Returns whether there was an echo among
+    /// them.
     fn apply(&mut self, has_read: bool) -> bool {
         let (now, effects) = (self.now, &mut self.effects);
-        let (starts, echoes) = {
+        let echoes = {
             let mut state = self.shared.lock();
             if has_read {
                 // RFC KA-21: bytes, not frames. A large frame may take its time.
@@ -161,14 +161,35 @@ impl<S: SideDriver> Driver<S> {
             }
             self.look_due = state.look_due(now);
             self.parks = !self.writing.has_failed() && state.park(now, effects);
-            (S::Side::has_starts(&state), state.echoes())
+            self.starts = S::Side::has_starts(&state);
+            state.echoes()
         };
         self.effects.run();
-        if starts {
-            self.side.start(&self.shared);
-            // What was handled at once is owed already.
-            self.parks = self.park();
-        }
         echoes
+    }
+
+    /// Starts what may run, once it is known that the peer is there for the answers: requests behind
+    /// which the end of the stream lies are run for nobody. A peer that has left while this process did
+    /// not run may have left hundreds of them.
+    pub(super) fn start(&mut self, cx: &mut Context<'_>, reading: Reading) {
+        if !self.starts {
+            return;
+        }
+        if reading == Reading::More {
+            let (has_read, ends) = self.reader.read_ahead(cx, &mut *self.transport);
+            if has_read {
+                self.shared.lock().machine.handle_bytes(self.now);
+            }
+            if ends {
+                self.abandon();
+            }
+        }
+        self.side.start(&self.shared);
+    }
+
+    /// Nobody takes answers any more. What has not begun never does.
+    pub(super) fn abandon(&mut self) {
+        S::Side::abandon(&mut self.shared.lock(), &mut self.effects);
+        self.effects.run();
     }
 }

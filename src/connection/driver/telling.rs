@@ -83,7 +83,6 @@ impl<S: SideDriver> Driver<S> {
         let publisher = self.shared.publisher();
         publisher.tell(self.now, view, &traffic, Some(&end));
         self.effects.run();
-        self.side.end(&self.shared);
         self.transport.handle_end(&end);
     }
 }

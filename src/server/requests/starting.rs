@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::mem;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{OpenRequests, Start, slot};
-use crate::connection::State;
+use crate::connection::{Effects, Note, State};
 
 impl State<OpenRequests> {
     /// Yields what may start now, behind what is in `starts`.
@@ -19,8 +20,9 @@ impl State<OpenRequests> {
         }
     }
 
-    /// The connection has ended: lets go of what never begins, and of what it holds of the server.
-    pub(in crate::server) fn drain(&mut self) -> impl Sized + use<> {
+    /// Nobody is there for the answers any more: lets go of what has not begun, and of what is held of
+    /// the server. Nothing is taken afterwards.
+    pub(super) fn abandon_requests(&mut self, effects: &mut Effects) {
         let (waiting, ticket) = self.side.admission.drain();
         let slots = self.side.slots.take();
         if let (Some(slots), Some(ticket)) = (&slots, ticket) {
@@ -28,6 +30,20 @@ impl State<OpenRequests> {
         }
         let granted = slots.filter(|slots| slots.granted);
         let granted = granted.map(|slots| slots.slots.granted());
-        (waiting, mem::take(&mut self.side.starts), granted)
+        let starts = mem::take(&mut self.side.starts);
+        self.count_abandoned(waiting.len() + starts.len(), effects);
+        self.side.abandoned = true;
+        // Behind the lock: a slot that goes on takes that of another connection.
+        effects.drop_later((waiting, starts, granted));
+    }
+
+    /// So many requests were for nobody.
+    pub(super) fn count_abandoned(&mut self, requests: usize, effects: &mut Effects) {
+        if requests > 0 {
+            let requests = u64::try_from(requests).unwrap_or(u64::MAX);
+            let counts = &self.side.counts;
+            counts.abandoned.fetch_add(requests, Relaxed);
+            effects.log(Note::Abandoned(requests));
+        }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::ConnectionError;
 use crate::keepalive::{Role, Support};
 use crate::liveness::Traffic;
 use crate::server::admission::{Candidate, Offer};
-use crate::server::refusal::{expired, invalid_request, skipped, too_many};
+use crate::server::refusal::{connection_ended, expired, invalid_request, skipped, too_many};
 use crate::status::{Code, Status};
 use crate::streams::Data;
 use crate::tuning::CANARY_STALLED;
@@ -176,6 +176,10 @@ impl Side for OpenRequests {
                 Err(Status::shutting_down())
             }
             (Ok(()), Err(Refusal::Refused(status))) => Err(status),
+            (Ok(()), Ok(request)) if state.side.abandoned => {
+                effects.drop_later(request);
+                return state.count_abandoned(1, effects);
+            }
             (Ok(()), Ok(request)) => state.take_request(now, flags, request, effects),
         };
         if let Err(status) = taken {
@@ -269,13 +273,18 @@ impl Side for OpenRequests {
         }
     }
 
+    fn abandon(state: &mut State<Self>, effects: &mut Effects) {
+        if !state.side.abandoned {
+            state.abandon_requests(effects);
+        }
+    }
+
     fn end(state: &mut State<Self>, end: &ConnectionError, effects: &mut Effects) {
+        Self::abandon(state, effects);
         // Handlers that run see it by their context.
         for stream in state.streams.values_mut() {
             stream.open = false;
-            let message = format!("the connection has ended: {end}");
-            let status = Status::new(Code::UNAVAILABLE, message);
-            effects.wake(stream.inbox.fail(status));
+            effects.wake(stream.inbox.fail(connection_ended(end)));
         }
     }
 }

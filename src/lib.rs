@@ -308,6 +308,12 @@
 //! # Ok(()) }
 //! ```
 //!
+//! A handler that blocks its thread is answered for, too, where the driver has
+//! [a thread of its own](DriverThread::Dedicated). The handler asks [`Context::is_answered`].
+//!
+//! A handler whose connection has ended runs on, unless [`OnDisconnect::Cancel`] says otherwise. One
+//! that had not begun does not: requests behind which the end lies are for nobody.
+//!
 //! [`Server::shutdown`] lets what runs end, within a limit. [`Context::draining`] tells handlers
 //! that would not end by themselves, and [`Context::cancelled`] those whose caller is gone.
 //!
@@ -526,8 +532,8 @@ pub use keepalive::{
 };
 pub use liveness::{Counters, Liveness, Publisher, Snapshot, State, Traffic};
 pub use server::{
-    Context, MethodOptions, OnDeadline, Requests, Responses, Server, ServerBuilder, ServerCounters,
-    Service, SoftReply,
+    Context, MethodOptions, OnDeadline, OnDisconnect, Requests, Responses, Server, ServerBuilder,
+    ServerCounters, Service, SoftReply,
 };
 pub use status::{Code, Status};
 pub use streaming::{Receiver, Reply, Sender, StreamCall};

@@ -63,7 +63,7 @@ pub(crate) struct Driver<S: SideDriver> {
     look_due: bool,
     /// Whether reading waits until the peer takes what it is owed.
     parks: bool,
-    /// Whether frames of this turn have left something to start.
+    /// Whether there is something to start.
     starts: bool,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     extra_turn: Option<Arc<ExtraTurn>>,
@@ -129,12 +129,12 @@ impl<S: SideDriver> Driver<S> {
         self.now = now;
         self.frames = 0;
         self.share.begin_turn(now);
-        self.starts = false;
         let (begun, closing) = {
             let mut state = self.shared.lock();
             let begun = state.begin_turn(now, cx.waker(), &mut self.effects);
             self.look_due = state.look_due(now);
             self.parks = !self.writing.has_failed() && state.park(now, &mut self.effects);
+            self.starts = S::Side::has_starts(&state);
             (begun, state.closing())
         };
         self.effects.run();

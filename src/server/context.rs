@@ -33,6 +33,7 @@ use crate::transport::PeerCredentials;
 pub struct Context {
     shared: Arc<Shared<OpenRequests>>,
     method: Arc<Method>,
+    stream_id: u32,
     metadata: Vec<(String, String)>,
     deadline: Option<Duration>,
 }
@@ -41,12 +42,14 @@ impl Context {
     pub(super) fn new(
         shared: Arc<Shared<OpenRequests>>,
         method: Arc<Method>,
+        stream_id: u32,
         metadata: Vec<(String, String)>,
         deadline: Option<Duration>,
     ) -> Self {
         Self {
             shared,
             method,
+            stream_id,
             metadata,
             deadline,
         }
@@ -86,6 +89,16 @@ impl Context {
     pub fn remaining(&self) -> Option<Duration> {
         let now = self.shared.clock().now();
         Some(self.deadline?.saturating_sub(now))
+    }
+
+    /// Whether the call has been answered while its handler runs on: at its
+    /// [soft deadline](crate::MethodOptions::soft_deadline), or in the place of a handler that did not
+    /// end at its own; for a stream also if its messages could not be taken.
+    ///
+    /// It is asked for by a handler while it runs. A context that is kept for longer does not know.
+    pub fn is_answered(&self) -> bool {
+        let (id, kind) = (self.stream_id, self.method.kind);
+        self.shared.with(|state, _| state.is_answered(id, kind))
     }
 
     /// The caller's process and user, on a unix socket. They were asked for once, when the
@@ -150,11 +163,6 @@ impl Context {
 
     pub(super) fn clock(&self) -> Clock {
         self.shared.clock()
-    }
-
-    /// The deadline as the connection counts time.
-    pub(super) fn deadline_at(&self) -> Option<Duration> {
-        self.deadline
     }
 
     pub(super) fn set_deadline(&mut self, deadline: Duration) {

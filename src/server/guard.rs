@@ -1,6 +1,7 @@
 //! The guard around a handler: before it begins, and while it runs under a clock.
 //!
-//! The clock of a method is the handler's own task's, and runs whatever the driver does (law 9).
+//! The clock of a method is the handler's own task's, and runs whatever the driver does (law 9). The
+//! driver has it too, a little later, for handlers that keep their thread.
 //!
 //! A call of a method for which nothing is set passes through here at the cost of looking.
 
@@ -10,19 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::task::unconstrained;
 use tokio::time::{Instant, sleep_until};
 use tracing::debug;
 
 use super::context::Context;
-use super::options::{OnDeadline, SoftReply};
+use super::early::Early;
+use super::method::Method;
+use super::options::{OnDeadline, OnDisconnect};
 use super::refusal::expired;
-use super::requests::Kind;
+use super::requests::{Kind, OpenRequests, Request};
 use super::responder::Responder;
 use super::state::ServerState;
-use crate::clock::Clock;
+use crate::connection::Shared;
 use crate::status::{Code, Status};
+use crate::tuning::OWN_CLOCK_MARGIN;
 
 /// Asks whether a call is handled at all. Answers it if not.
 pub(super) fn begin(context: &mut Context, responder: &mut Responder) -> bool {
@@ -75,59 +78,73 @@ where
 /// The instants at which something happens to a call, whatever its handler does.
 #[derive(Debug)]
 pub(super) struct Guard {
+    /// The handler's, where the method has a time of its own.
+    deadline: Option<Duration>,
     /// When to answer in its place.
-    soft: Option<Soft>,
+    soft: Option<Duration>,
     /// When to stop it.
     cut: Option<Duration>,
     /// When its answer is for nobody.
     late: Option<Duration>,
-    clock: Clock,
+    /// Whether it is stopped with its connection.
+    disconnect: bool,
+    shared: Arc<Shared<OpenRequests>>,
     state: Arc<ServerState>,
 }
 
-#[derive(Debug)]
-struct Soft {
-    at: Duration,
-    reply: SoftReply,
-    /// What the reply is made of, if it is.
-    request: Option<Bytes>,
-}
-
 impl Guard {
-    /// `None` for a call that needs no clock.
-    pub(super) fn of(context: &mut Context, payload: &[u8]) -> Option<Box<Self>> {
-        // Of its own, since the context is about to be told.
-        let method = Arc::clone(context.called());
+    /// For a call that is about to start. `None` for one that needs no clock. What is due while the
+    /// handler blocks its thread is the driver's, a little later than here.
+    pub(super) fn of(
+        method: &Method,
+        shared: &Arc<Shared<OpenRequests>>,
+        request: &Request,
+    ) -> Option<Box<Self>> {
         let policy = method.policy.as_ref()?;
-        let clock = context.clock();
-        let now = clock.now();
-        let callers = context.deadline_at();
+        let now = shared.now();
+        let callers = request.deadline;
         let own = policy.timeout.map(|timeout| now.saturating_add(timeout));
-        let deadline = callers.into_iter().chain(own).min()?;
-        context.set_deadline(deadline);
-        let soft = policy.soft.as_ref().map(|(margin, reply)| {
+        let deadline = callers.into_iter().chain(own).min();
+        let soft = policy.soft.as_ref().zip(deadline);
+        let soft = soft.map(|((margin, reply), deadline)| {
             // However little time there is, the handler has half of it.
             let margin = (*margin).min(deadline.saturating_sub(now) / 2);
-            Soft {
-                at: deadline.saturating_sub(margin),
-                request: reply.keep(payload),
-                reply: reply.clone(),
-            }
+            (deadline.saturating_sub(margin), margin, reply)
         });
         let cancelled = callers.filter(|_| policy.on_deadline == OnDeadline::Cancel);
         let cut = cancelled.into_iter().chain(own).min();
         let drops = policy.on_deadline == OnDeadline::DropAnswer && method.kind == Kind::Unary;
         let late = callers.filter(|_| drops);
-        if soft.is_none() && cut.is_none() && late.is_none() {
+        let disconnect = policy.on_disconnect == OnDisconnect::Cancel;
+        if soft.is_none() && cut.is_none() && late.is_none() && !disconnect {
             return None;
         }
+        if soft.is_some() || cut.is_some() {
+            let early = Early {
+                soft: soft.map(|(_, _, reply)| (reply.clone(), reply.keep(&request.payload))),
+                soft_due: soft
+                    .map(|(at, margin, _)| at.saturating_add(OWN_CLOCK_MARGIN.min(margin / 4))),
+                cut_due: cut.map(|at| at.saturating_add(OWN_CLOCK_MARGIN)),
+                answered: None,
+            };
+            shared.with(|state, _| state.side.early.insert(request.stream_id, early));
+        }
         Some(Box::new(Self {
-            soft,
+            deadline,
+            soft: soft.map(|(at, ..)| at),
             cut,
             late,
-            clock,
+            disconnect,
+            shared: Arc::clone(shared),
             state: Arc::clone(&method.state),
         }))
+    }
+
+    /// Tells the handler its deadline.
+    pub(super) fn show(&self, context: &mut Context) {
+        if let Some(deadline) = self.deadline {
+            context.set_deadline(deadline);
+        }
     }
 
     async fn run<T, H>(
@@ -139,29 +156,31 @@ impl Guard {
         H: Future<Output = Result<T, Status>>,
     {
         let counts = &self.state.counts;
-        let mut answered = false;
+        let clock = self.shared.clock();
         loop {
-            let soft = self.soft.as_ref().map(|soft| soft.at);
-            let next = soft.into_iter().chain(self.cut).min();
-            let due = next.and_then(|next| self.clock.instant(next));
+            let next = self.soft.into_iter().chain(self.cut).min();
+            let due = next.and_then(|next| clock.instant(next));
             tokio::select! {
                 biased;
                 // First, so that an answer which is there is never late.
                 result = &mut handler => {
-                    let late = self.late.is_some_and(|late| late <= self.clock.now());
-                    if answered || late {
+                    let late = self.late.is_some_and(|late| late <= clock.now());
+                    if responder.was_answered() || late {
                         counts.results_dropped.fetch_add(1, Relaxed);
                         responder.drop_answer();
                         return None;
                     }
                     return Some(result);
                 }
+                _ = unconstrained(self.shared.closed()), if self.disconnect => {
+                    counts.handlers_cut.fetch_add(1, Relaxed);
+                    responder.drop_answer();
+                    return None;
+                }
                 () = wait_until(due) => {}
             }
-            if let Some(soft) = self.soft.take_if(|soft| Some(soft.at) == next) {
-                counts.soft_answers.fetch_add(1, Relaxed);
-                responder.answer_early(soft.reply.make(soft.request).as_deref());
-                answered = true;
+            if self.soft.take_if(|soft| Some(*soft) == next).is_some() {
+                responder.answer_early();
             } else {
                 counts.handlers_cut.fetch_add(1, Relaxed);
                 let message = "the handler was stopped at its deadline";

@@ -38,6 +38,8 @@ type Run = dyn Fn(Call<'_>, Part) + Send + Sync;
 pub(super) struct Call<'a> {
     pub(super) context: Context,
     pub(super) responder: Responder,
+    /// `None` where nothing is set for the method that needs a clock.
+    pub(super) guard: Option<Box<Guard>>,
     pub(super) first: First,
     /// Where handlers run.
     pub(super) handlers: &'a Handle,
@@ -159,6 +161,7 @@ impl Handler {
             let Call {
                 mut context,
                 mut responder,
+                guard,
                 first,
                 handlers,
             } = call;
@@ -167,7 +170,9 @@ impl Handler {
                 if !guard::begin(&mut context, &mut responder) {
                     return;
                 }
-                let guard = Guard::of(&mut context, &request);
+                if let Some(guard) = &guard {
+                    guard.show(&mut context);
+                }
                 let handler = match begin(context, request, &responder) {
                     Ok(handler) => pin!(handler),
                     Err(status) => return responder.refuse(&status),

@@ -20,6 +20,7 @@ mod canary;
 mod context;
 mod counters;
 mod dispatch;
+mod early;
 mod guard;
 mod handler;
 mod method;
@@ -37,7 +38,7 @@ mod streaming;
 pub use builder::ServerBuilder;
 pub use context::Context;
 pub use counters::ServerCounters;
-pub use options::{MethodOptions, OnDeadline, SoftReply};
+pub use options::{MethodOptions, OnDeadline, OnDisconnect, SoftReply};
 pub use service::Service;
 pub use streaming::{Requests, Responses};
 

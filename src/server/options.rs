@@ -10,7 +10,9 @@ use protobuf::Message;
 use super::refusal::invalid;
 use crate::error::ConfigError;
 use crate::hook::Hook;
+use crate::panics::catch;
 use crate::status::{Code, Status};
+use crate::wire::Part;
 
 /// What is set for a method, or for all methods of a server. What is not set is as if this did not
 /// exist: a call of a method without options costs no timer and no memory for them.
@@ -23,7 +25,21 @@ pub struct MethodOptions {
     timeout: Option<Duration>,
     on_deadline: Option<OnDeadline>,
     soft: Option<(Duration, SoftReply)>,
+    on_disconnect: Option<OnDisconnect>,
     call_limit: Option<usize>,
+}
+
+/// What becomes of a handler whose connection has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDisconnect {
+    /// It runs to its end, which may be within the life of the next connection.
+    /// [`Context::cancelled`](crate::Context::cancelled) tells it.
+    #[default]
+    Run,
+    /// It is dropped, wherever it awaits. For work that is of use only to whom waits for it: a watch,
+    /// or a lock held for the caller.
+    Cancel,
 }
 
 /// What becomes of a handler whose caller has given up.
@@ -55,8 +71,10 @@ impl MethodOptions {
     /// awaits, and its call is answered DEADLINE_EXCEEDED unless it has been answered before. The
     /// call's [deadline](crate::Context::deadline) is never later.
     ///
-    /// It begins when the handler does. For callers without a deadline of their own, and against
-    /// handlers that never come back.
+    /// It begins when the handler is started; waiting for a thread counts. For callers without a
+    /// deadline of their own, and against handlers that never come back. One that keeps its thread
+    /// cannot be dropped before it gives way; its call is answered all the same, 5 ms later, if
+    /// [another thread](Self::soft_deadline) attends to the connection.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -65,6 +83,13 @@ impl MethodOptions {
     /// What becomes of a handler whose caller has given up. [`OnDeadline::AnswerLate`] by default.
     pub fn on_deadline(mut self, on_deadline: OnDeadline) -> Self {
         self.on_deadline = Some(on_deadline);
+        self
+    }
+
+    /// What becomes of a handler whose connection has ended, for whatever reason.
+    /// [`OnDisconnect::Run`] by default.
+    pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
+        self.on_disconnect = Some(on_disconnect);
         self
     }
 
@@ -79,7 +104,15 @@ impl MethodOptions {
     /// a deadline, its caller's or a [`timeout`](Self::timeout), is not answered early, and neither
     /// is one that waits for a [handler](crate::ServerBuilder::handler_limit) to end.
     ///
-    /// The handler counts for the limits, and holds up a shutdown, until its own end. That of a
+    /// A handler that keeps its thread is answered for too, up to 5 ms later, by the connection's
+    /// driver. That has to run for it: with [`DriverThread::Dedicated`](crate::DriverThread::Dedicated)
+    /// it does whatever handlers do. On a [shared](crate::DriverThread::Shared) runtime it may not,
+    /// even if other threads are free: the one that waits for timers and sockets may be the very one
+    /// that the handler keeps, and nothing else is woken in its place. Handlers that are polled
+    /// [inline](crate::Dispatch::Inline) keep the driver itself.
+    ///
+    /// [`Context::is_answered`](crate::Context::is_answered) tells the handler. It counts for the
+    /// limits, and holds up a shutdown, until its own end. That of a
     /// [`timeout`](Self::timeout) or of [`OnDeadline::Cancel`] still stops it.
     ///
     /// ```
@@ -130,6 +163,7 @@ impl MethodOptions {
             timeout: self.timeout.or(other.timeout),
             on_deadline: self.on_deadline.or(other.on_deadline),
             soft: self.soft.or_else(|| other.soft.clone()),
+            on_disconnect: self.on_disconnect.or(other.on_disconnect),
             call_limit: self.call_limit.or(other.call_limit),
         }
     }
@@ -187,8 +221,8 @@ impl SoftReply {
     }
 
     /// A message, or a status, made of the request, which is decoded once more when it comes to
-    /// that. `make` must return at once: the handler does not run meanwhile. A panic in it costs
-    /// the call, and ends the handler.
+    /// that. `make` must return at once: neither the handler nor, where that keeps its thread, the
+    /// connection's driver runs meanwhile. A panic in it costs the call, which is answered INTERNAL.
     pub fn from_request<Q: Message, R: Message>(
         make: impl Fn(Q) -> Result<R, Status> + Send + Sync + 'static,
     ) -> Self {
@@ -207,17 +241,19 @@ impl SoftReply {
     }
 
     /// What must be kept of a request. Nothing for a reply that does not need it: a frame is large.
-    pub(super) fn keep(&self, request: &[u8]) -> Option<Bytes> {
+    pub(super) fn keep(&self, request: &Part) -> Option<Bytes> {
         match self.0 {
             ReplySource::Fixed(_) => None,
-            ReplySource::Made(_) => Some(Bytes::copy_from_slice(request)),
+            ReplySource::Made(_) => Some(request.to_bytes()),
         }
     }
 
+    /// The reply. Behind no lock: it may be a user's code.
     pub(super) fn make(&self, request: Option<Bytes>) -> Result<Bytes, Status> {
         match &self.0 {
             ReplySource::Fixed(reply) => reply.clone(),
-            ReplySource::Made(make) => make(request.unwrap_or_default()),
+            ReplySource::Made(make) => catch(|| make(request.unwrap_or_default()))
+                .unwrap_or_else(|| Err(Status::new(Code::INTERNAL, "the soft reply panicked"))),
         }
     }
 }
@@ -247,6 +283,7 @@ pub(super) struct Policy {
     pub(super) timeout: Option<Duration>,
     pub(super) on_deadline: OnDeadline,
     pub(super) soft: Option<(Duration, SoftReply)>,
+    pub(super) on_disconnect: OnDisconnect,
     pub(super) call_limit: Option<usize>,
 }
 
@@ -258,12 +295,14 @@ impl Policy {
             timeout: options.timeout,
             on_deadline: options.on_deadline.unwrap_or_default(),
             soft: options.soft,
+            on_disconnect: options.on_disconnect.unwrap_or_default(),
             call_limit: options.call_limit,
         };
         let is_set = policy.hook.is_some()
             || policy.timeout.is_some()
             || policy.on_deadline != OnDeadline::default()
             || policy.soft.is_some()
+            || policy.on_disconnect != OnDisconnect::default()
             || policy.call_limit.is_some();
         is_set.then_some(policy)
     }

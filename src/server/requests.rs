@@ -14,6 +14,7 @@ mod taking;
 
 use super::admission::{Admission, CallPermit};
 use super::counters::Counts;
+use super::early::{Due, EarlyAnswers};
 use super::slots::{Grant, SharedSlots, Slot};
 use crate::config::ServerLimits;
 use crate::connection::{Shared, StreamRecord};
@@ -31,12 +32,16 @@ pub(crate) struct OpenRequests {
     starts: VecDeque<Start>,
     /// Requests that were taken and are not answered.
     open: usize,
+    /// Those that are answered without their handlers when their time comes.
+    pub(super) early: EarlyAnswers,
+    /// Whose time has come. The driver answers them.
+    pub(super) overdue: Vec<(u32, Due)>,
     slots: Option<ConnectionSlots>,
     /// Nobody takes answers any more.
     abandoned: bool,
     /// When the canary is sent because of requests that are still unanswered then.
     canary_due: Option<Duration>,
-    counts: Arc<Counts>,
+    pub(super) counts: Arc<Counts>,
 }
 
 /// The slots of a server, as one of its connections uses them.
@@ -115,6 +120,8 @@ impl OpenRequests {
             admission: Admission::new(limits),
             starts: VecDeque::new(),
             open: 0,
+            early: EarlyAnswers::default(),
+            overdue: Vec::new(),
             slots: None,
             abandoned: false,
             canary_due: None,

@@ -1,14 +1,16 @@
 //! The duty to answer a request.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use tracing::{debug, error};
+use tracing::error;
 
 use super::admission::CallPermit;
+use super::early::Reply;
 use super::refusal::response_too_large;
-use super::requests::OpenRequests;
+use super::requests::{Kind, OpenRequests};
 use super::slots::Slot;
-use crate::connection::{Messages, Outlet, Shared, State, half_close};
+use crate::connection::{Messages, Outlet, Shared, half_close};
 use crate::hook::{Hooked, Outcome};
 use crate::status::{Code, Status};
 use crate::wire::{Encode, Raw, encode_response, encode_status};
@@ -41,8 +43,6 @@ pub(super) enum Duty {
     End {
         limit: usize,
     },
-    /// The end of the handler only: the call has been answered.
-    Handler,
     Done,
 }
 
@@ -87,33 +87,37 @@ impl Responder {
     }
 
     pub(super) fn reply(&mut self, message: &dyn Encode) {
-        // One that is dropped need not be encoded.
-        if let Duty::Handler = self.duty {
-            return;
-        }
-        let (frame, refusal) = self.encode(message);
+        let (frame, refusal) = encode(self.stream_id, message);
         self.answer(frame, refusal.as_ref());
     }
 
     /// Answers with a status.
     pub(super) fn refuse(&mut self, status: &Status) {
-        let (frame, refusal) = self.encode_refusal(status);
+        let (frame, refusal) = encode_refusal(self.stream_id, status);
         self.answer(frame, Some(&refusal));
     }
 
-    /// Answers in place of a handler that runs on. What it answers later is dropped.
-    pub(super) fn answer_early(&mut self, reply: Result<&[u8], &Status>) {
-        let Duty::Response = self.duty else { return };
-        let (frame, refusal) = match reply {
-            Ok(message) => self.encode(&Raw(message)),
-            Err(status) => {
-                let (frame, refusal) = self.encode_refusal(status);
-                (frame, Some(refusal))
-            }
-        };
-        self.duty = Duty::Handler;
-        self.respond(frame, true);
-        self.tell_hook(outcome(refusal.as_ref()));
+    /// Answers in place of a handler that runs on, unless the driver has done so. What it answers later
+    /// is dropped.
+    pub(super) fn answer_early(&mut self) {
+        let id = self.stream_id;
+        let soft = self.shared.with(|state, _| state.side.early.take_soft(id));
+        if let Some(reply) = soft {
+            answer_softly(&self.shared, id, reply);
+        }
+        self.was_answered();
+    }
+
+    /// Whether the call has been answered in place of its handler. The hook hears of it.
+    pub(super) fn was_answered(&mut self) -> bool {
+        let id = self.stream_id;
+        let answered = self
+            .shared
+            .with(|state, _| state.side.early.answered(id).cloned());
+        if let Some(refusal) = &answered {
+            self.tell_hook(outcome(refusal.as_ref()));
+        }
+        answered.is_some()
     }
 
     /// Ends a call that has not begun, if its connection has ended.
@@ -121,63 +125,36 @@ impl Responder {
         if !self.shared.has_ended() {
             return false;
         }
-        self.duty = Duty::Done;
-        self.shared
-            .with(|state, effects| state.end_handler(effects));
+        self.drop_answer();
         true
     }
 
-    /// Ends a call without an answer: it would come too late for a caller that does not want it.
+    /// Ends a call without an answer: it would come too late for a caller that does not want it, or
+    /// there is none any more.
     pub(super) fn drop_answer(&mut self) {
-        if let Duty::Response = self.duty {
-            self.duty = Duty::Done;
-            let now = self.shared.now();
-            self.shared
-                .with(|state, effects| state.drop_answer(now, effects));
-            self.tell_hook(Outcome::Dropped);
-        }
-    }
-
-    /// The frame of a message, or of the status that is sent in its place.
-    fn encode(&self, message: &dyn Encode) -> (Vec<u8>, Option<Status>) {
-        match encode_response(self.stream_id, message) {
-            Ok(frame) => (frame, None),
-            Err(oversized) => {
-                let (frame, refusal) = self.encode_refusal(&response_too_large(oversized));
-                (frame, Some(refusal))
-            }
-        }
-    }
-
-    /// The frame of a status, and the status in it.
-    fn encode_refusal(&self, status: &Status) -> (Vec<u8>, Status) {
-        let refusal = match status.code() {
-            // RFC KA-35: the caller would take it for the answer, an empty message.
-            Code::OK => {
-                let message = format!("the handler failed with the status {status}");
-                Status::new(Code::INTERNAL, message)
-            }
-            _ => status.clone(),
+        let kind = match self.duty {
+            Duty::Response => Kind::Unary,
+            Duty::End { .. } => Kind::Upload,
+            Duty::Done => return,
         };
-        (encode_status(self.stream_id, &refusal), refusal)
+        self.duty = Duty::Done;
+        let (now, id) = (self.shared.now(), self.stream_id);
+        self.shared
+            .with(|state, effects| state.drop_answer(now, id, kind, effects));
+        self.tell_hook(Outcome::Dropped);
     }
 
     fn answer(&mut self, frame: Vec<u8>, refusal: Option<&Status>) {
-        let stream_id = self.stream_id;
+        let (now, id) = (self.shared.now(), self.stream_id);
         let sent = match self.duty {
-            Duty::Response => {
-                self.respond(frame, false);
-                true
-            }
+            Duty::Response => self
+                .shared
+                .with(|state, effects| state.respond(now, id, frame, effects)),
             // It may have been ended over the handler's head, for messages that could not be taken.
-            Duty::End { .. } => {
-                let now = self.shared.now();
-                let end = |state: &mut State<_>, effects: &mut _| {
-                    state.end_stream(now, stream_id, frame, effects)
-                };
-                self.shared.with(end)
-            }
-            Duty::Handler | Duty::Done => return,
+            Duty::End { .. } => self
+                .shared
+                .with(|state, effects| state.end_stream(now, id, frame, effects)),
+            Duty::Done => return,
         };
         self.duty = Duty::Done;
         self.tell_hook(if sent {
@@ -185,12 +162,6 @@ impl Responder {
         } else {
             Outcome::Dropped
         });
-    }
-
-    fn respond(&self, frame: Vec<u8>, runs_on: bool) {
-        let now = self.shared.now();
-        self.shared
-            .with(|state, effects| state.respond(now, frame, runs_on, effects));
     }
 
     fn tell_hook(&mut self, outcome: Outcome<'_>) {
@@ -204,25 +175,59 @@ impl Responder {
     }
 }
 
+/// Gives a soft reply, unless the call has been answered.
+pub(super) fn answer_softly(
+    shared: &Shared<OpenRequests>,
+    stream_id: u32,
+    (reply, request): Reply,
+) {
+    let (frame, refusal) = match reply.make(request) {
+        Ok(message) => encode(stream_id, &Raw(&message)),
+        Err(status) => {
+            let (frame, refusal) = encode_refusal(stream_id, &status);
+            (frame, Some(refusal))
+        }
+    };
+    let now = shared.now();
+    shared.with(|state, effects| {
+        if state.answer_early(now, stream_id, frame, refusal, effects) {
+            state.side.counts.soft_answers.fetch_add(1, Relaxed);
+        }
+    });
+}
+
+/// The frame of a message, or of the status that is sent in its place.
+fn encode(stream_id: u32, message: &dyn Encode) -> (Vec<u8>, Option<Status>) {
+    match encode_response(stream_id, message) {
+        Ok(frame) => (frame, None),
+        Err(oversized) => {
+            let (frame, refusal) = encode_refusal(stream_id, &response_too_large(oversized));
+            (frame, Some(refusal))
+        }
+    }
+}
+
+/// The frame of a status, and the status in it.
+pub(super) fn encode_refusal(stream_id: u32, status: &Status) -> (Vec<u8>, Status) {
+    let refusal = match status.code() {
+        // RFC KA-35: the caller would take it for the answer, an empty message.
+        Code::OK => {
+            let message = format!("the handler failed with the status {status}");
+            Status::new(Code::INTERNAL, message)
+        }
+        _ => status.clone(),
+    };
+    (encode_status(stream_id, &refusal), refusal)
+}
+
 fn outcome(refusal: Option<&Status>) -> Outcome<'_> {
     refusal.map_or(Outcome::Answered, Outcome::Refused)
 }
 
 impl Drop for Responder {
     fn drop(&mut self) {
-        match self.duty {
-            Duty::Done => return,
-            Duty::Handler => {
-                let stream_id = self.stream_id;
-                debug!(
-                    stream_id,
-                    "the handler of a call that was answered has ended"
-                );
-                self.shared
-                    .with(|state, effects| state.end_handler(effects));
-                return;
-            }
-            Duty::Response | Duty::End { .. } => {}
+        if let Duty::Done = self.duty {
+            return;
         }
         let message = if std::thread::panicking() {
             "the handler panicked"

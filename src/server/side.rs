@@ -9,11 +9,13 @@ use std::time::Duration;
 use super::canary::Canary;
 use super::context::Context;
 use super::dispatch::{Budget, First};
+use super::early::Due;
+use super::guard::Guard;
 use super::handler::Call;
 use super::methods::Methods;
 use super::refusal::invalid_request;
 use super::requests::{Kind, OpenRequests, Refusal, Request, ServerInput, Start};
-use super::responder::{Duty, Permits, Responder};
+use super::responder::{Duty, Permits, Responder, answer_softly, encode_refusal};
 use super::state::ServerState;
 use crate::connection::{Shared, SideDriver};
 use crate::status::{Code, Status};
@@ -91,8 +93,24 @@ impl ServerSide {
         Ok((request, size))
     }
 
+    /// Answers in the place of a handler that keeps its thread.
+    fn answer_early(shared: &Shared<OpenRequests>, stream_id: u32, due: Due) {
+        match due {
+            Due::Soft(reply) => answer_softly(shared, stream_id, reply),
+            Due::Cut => {
+                let message = "the handler has not ended at its deadline";
+                let status = Status::new(Code::DEADLINE_EXCEEDED, message);
+                let (frame, status) = encode_refusal(stream_id, &status);
+                let (now, refusal) = (shared.now(), Some(status));
+                shared.with(|state, effects| {
+                    state.answer_early(now, stream_id, frame, refusal, effects)
+                });
+            }
+        }
+    }
+
     fn start_one(&mut self, start: Start, shared: &Arc<Shared<OpenRequests>>) {
-        let Start { request, slot } = start;
+        let Start { mut request, slot } = start;
         let (method, handler) = self.methods.get(request.method);
         let first = match request.kind {
             Kind::Unary => self.inline.first(request.payload.len()),
@@ -106,12 +124,14 @@ impl ServerSide {
         };
         let permits = Permits {
             _slot: slot,
-            _call: request.permit,
+            _call: request.permit.take(),
         };
         let call = Call {
+            guard: Guard::of(method, shared, &request),
             context: Context::new(
                 Arc::clone(shared),
                 Arc::clone(method),
+                request.stream_id,
                 request.metadata,
                 request.deadline,
             ),
@@ -155,6 +175,9 @@ impl SideDriver for ServerSide {
         shared.with(|state, _| state.take_starts(&mut self.starts));
         while let Some(start) = self.starts.pop_front() {
             self.start_one(start, shared);
+        }
+        while let Some((stream_id, due)) = shared.with(|state, _| state.side.overdue.pop()) {
+            Self::answer_early(shared, stream_id, due);
         }
     }
 }

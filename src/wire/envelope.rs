@@ -188,6 +188,11 @@ impl Part {
         self.bytes
     }
 
+    /// The same bytes once more.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        self.bytes.slice(..self.length)
+    }
+
     /// All of the bytes, for their memory.
     pub(crate) fn into_whole(self) -> Bytes {
         self.bytes

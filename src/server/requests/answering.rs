@@ -2,29 +2,72 @@
 
 use std::time::Duration;
 
-use super::OpenRequests;
+use super::{Kind, OpenRequests};
 use crate::connection::{Closing, Effects, Side, State};
 use crate::server::refusal::answered;
 use crate::status::Status;
 
 /// Verbs for handlers.
 impl State<OpenRequests> {
-    /// Answers a unary call. Its handler has ended, unless it `runs_on` behind an early answer.
+    /// Answers a unary call, unless it was answered already. Returns whether it was not. Its handler
+    /// has ended.
     pub(in crate::server) fn respond(
         &mut self,
         now: Duration,
+        id: u32,
         frame: Vec<u8>,
-        runs_on: bool,
         effects: &mut Effects,
-    ) {
-        self.answered(now);
-        if !runs_on {
-            self.end_handler(effects);
+    ) -> bool {
+        let early = self.side.early.remove(id);
+        let open = early.as_ref().is_none_or(|call| call.answered.is_none());
+        if let Some(call) = early {
+            effects.drop_later(call);
         }
-        if self.end().is_none() {
+        if open {
+            self.answered(now);
+        }
+        self.end_handler(effects);
+        if open && self.end().is_none() {
             let alone = self.side.open == 0;
             self.queue(now, frame, alone, effects);
         }
+        open
+    }
+
+    /// Answers a call in the place of its handler, which runs on. Returns whether it was open.
+    pub(in crate::server) fn answer_early(
+        &mut self,
+        now: Duration,
+        id: u32,
+        frame: Vec<u8>,
+        refusal: Option<Status>,
+        effects: &mut Effects,
+    ) -> bool {
+        if !self.side.early.answer(id, refusal.clone()) {
+            return false;
+        }
+        match refusal {
+            Some(status) if self.streams.contains_key(&id) => {
+                self.finish_stream(now, id, frame, status, effects);
+            }
+            _ => {
+                self.answered(now);
+                if self.end().is_none() {
+                    self.queue(now, frame, false, effects);
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether a call whose handler runs has been answered already.
+    pub(in crate::server) fn is_answered(&self, id: u32, kind: Kind) -> bool {
+        if self.side.early.answered(id).is_some() {
+            return true;
+        }
+        kind != Kind::Unary
+            && self.end().is_none()
+            && self.streams.get(&id).is_none_or(|stream| !stream.open)
     }
 
     /// Ends a stream with this frame, unless it has ended already, over the handler's head: then
@@ -36,14 +79,29 @@ impl State<OpenRequests> {
         frame: Vec<u8>,
         effects: &mut Effects,
     ) -> bool {
+        self.side.early.remove(id);
         self.answered(now);
         self.end_handler(effects);
         self.finish_stream(now, id, frame, answered(), effects)
     }
 
-    /// Ends a unary call without an answer.
-    pub(in crate::server) fn drop_answer(&mut self, now: Duration, effects: &mut Effects) {
-        self.answered(now);
+    /// Ends a call without an answer, if it had none. Its handler has ended.
+    pub(in crate::server) fn drop_answer(
+        &mut self,
+        now: Duration,
+        id: u32,
+        kind: Kind,
+        effects: &mut Effects,
+    ) {
+        let early = self.side.early.remove(id);
+        let answered = early.as_ref().is_some_and(|call| call.answered.is_some());
+        if let Some(call) = early {
+            effects.drop_later(call);
+        }
+        // Streams are counted until their handlers end.
+        if !answered || kind != Kind::Unary {
+            self.answered(now);
+        }
         self.end_handler(effects);
     }
 

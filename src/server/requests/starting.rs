@@ -33,6 +33,8 @@ impl State<OpenRequests> {
         let starts = mem::take(&mut self.side.starts);
         self.count_abandoned(waiting.len() + starts.len(), effects);
         self.side.abandoned = true;
+        self.side.early.stop();
+        effects.drop_later(mem::take(&mut self.side.overdue));
         // Behind the lock: a slot that goes on takes that of another connection.
         effects.drop_later((waiting, starts, granted));
     }

@@ -244,12 +244,16 @@ impl Side for OpenRequests {
     /// A caller that asks shortly before its only deadline asks once. So that this PING finds out,
     /// the canary is sent before it comes.
     fn handle_run(state: &mut State<Self>, now: Duration) -> bool {
+        let side = &mut state.side;
+        side.overdue
+            .extend(std::iter::from_fn(|| side.early.poll_due(now)));
         let due = state.side.canary_due.take_if(|due| *due <= now).is_some();
         due && !Self::is_idle(state)
     }
 
     fn next_run(state: &mut State<Self>) -> Option<Duration> {
-        state.side.canary_due
+        let early = state.side.early.next_due();
+        state.side.canary_due.into_iter().chain(early).min()
     }
 
     fn owed_limit(&self) -> usize {
@@ -259,7 +263,9 @@ impl Side for OpenRequests {
     /// Answers of what waits would wait behind those that the client does not take.
     fn has_starts(state: &State<Self>) -> bool {
         let side = &state.side;
-        !side.starts.is_empty() || (!state.machine.parked() && side.admission.may_start())
+        !side.starts.is_empty()
+            || !side.overdue.is_empty()
+            || (!state.machine.parked() && side.admission.may_start())
     }
 
     fn is_idle(state: &State<Self>) -> bool {

@@ -101,6 +101,13 @@ impl Context {
         self.shared.with(|state, _| state.is_answered(id, kind))
     }
 
+    /// The state of this connection, with which it is
+    /// [served](crate::Server::serve_connection_with). `None` if there is none, or of another type.
+    pub fn connection_state<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
+        let own = self.shared.with(|state, _| state.side.own.clone());
+        own?.downcast().ok()
+    }
+
     /// The caller's process and user, on a unix socket. They were asked for once, when the
     /// connection was accepted.
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {

@@ -45,7 +45,7 @@ pub use streaming::{Requests, Responses};
 use crate::tuning::{ACCEPT_BACKOFF, STOP_PATIENCE};
 use canary::Canary;
 use methods::Methods;
-use requests::OpenRequests;
+use requests::{ConnectionState, OpenRequests};
 use side::ServerSide;
 use state::{Phase, ServerState};
 
@@ -100,7 +100,35 @@ impl Server {
     /// # Cancel safety
     ///
     /// Dropping the future closes the listener and ends its connections at once.
-    pub async fn serve(&self, mut incoming: impl Accept) {
+    pub async fn serve(&self, incoming: impl Accept) {
+        self.serve_each(incoming, |_| None).await;
+    }
+
+    /// The same, with a state for each connection that its handlers are given by
+    /// [`Context::connection_state`]. It is made when the connection is accepted, before anything is
+    /// read from it; `state` must not block.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled, and if `state` does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the listener and ends its connections at once.
+    pub async fn serve_with<A: Accept, T: Send + Sync + 'static>(
+        &self,
+        incoming: A,
+        mut state: impl FnMut(&A::Stream) -> T,
+    ) {
+        let state = |stream: &A::Stream| Some(Arc::new(state(stream)) as ConnectionState);
+        self.serve_each(incoming, state).await;
+    }
+
+    async fn serve_each<A: Accept>(
+        &self,
+        mut incoming: A,
+        mut state: impl FnMut(&A::Stream) -> Option<ConnectionState>,
+    ) {
         let limit = self.state.settings.connection_limit;
         let mut phase = self.state.phase.subscribe();
         let mut connections = JoinSet::new();
@@ -117,8 +145,8 @@ impl Server {
                 None => break,
                 Some(Ok(stream)) => {
                     backoff = ACCEPT_BACKOFF.0;
-                    let (server, canary) = (self.clone(), canary.clone());
-                    connections.spawn(async move { server.serve_one(stream, canary).await });
+                    let (server, canary, state) = (self.clone(), canary.clone(), state(&stream));
+                    connections.spawn(async move { server.serve_one(stream, state, canary).await });
                     if connections.len() == limit {
                         warn!(
                             limit,
@@ -153,15 +181,67 @@ impl Server {
     /// [thread](ServerBuilder::driver_thread) that drives it comes to it. Handlers that run see it
     /// by [`Context::cancelled`]; their answers are dropped.
     pub async fn serve_connection(&self, stream: impl IntoTransport) -> ConnectionError {
-        self.serve_one(stream, Canary::new(Handle::current())).await
+        let canary = Canary::new(Handle::current());
+        self.serve_one(stream, None, canary).await
     }
 
-    async fn serve_one(&self, stream: impl IntoTransport, canary: Canary) -> ConnectionError {
+    /// The same, with a state of this connection that its handlers are given by
+    /// [`Context::connection_state`]: who the client is, what it has registered. It is dropped when
+    /// the connection has ended and its last handler too.
+    ///
+    /// ```
+    /// # use protobuf::well_known_types::wrappers::StringValue;
+    /// use ttrpc_keepalive::{Client, Context, Server};
+    ///
+    /// struct Tenant(String);
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Server::builder()
+    ///     .unary("demo.Tenant", "Name", |context: Context, mut reply: StringValue| async move {
+    ///         let tenant = context.connection_state::<Tenant>();
+    ///         reply.value = tenant.map_or_else(String::new, |tenant| tenant.0.clone());
+    ///         Ok(reply)
+    ///     })
+    ///     .build()?;
+    /// let (here, there) = tokio::io::duplex(4096);
+    /// let tenant = Tenant("one".to_owned());
+    /// tokio::spawn(async move { server.serve_connection_with(there, tenant).await });
+    ///
+    /// let client = Client::builder().attach(here)?;
+    /// let nothing = StringValue::new();
+    /// let reply: StringValue = client.call("demo.Tenant", "Name", &nothing).await?;
+    /// assert_eq!(reply.value, "one");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with time enabled.
+    ///
+    /// # Cancel safety
+    ///
+    /// As of [`serve_connection`](Self::serve_connection).
+    pub async fn serve_connection_with<T: Send + Sync + 'static>(
+        &self,
+        stream: impl IntoTransport,
+        state: T,
+    ) -> ConnectionError {
+        let canary = Canary::new(Handle::current());
+        self.serve_one(stream, Some(Arc::new(state)), canary).await
+    }
+
+    async fn serve_one(
+        &self,
+        stream: impl IntoTransport,
+        own: Option<ConnectionState>,
+        canary: Canary,
+    ) -> ConnectionError {
         let ServerState {
             settings, phase, ..
         } = &*self.state;
         let limits = settings.limits;
-        let requests = OpenRequests::new(limits, Arc::clone(&self.state.counts));
+        let requests = OpenRequests::new(limits, own, Arc::clone(&self.state.counts));
         let side = ServerSide::new(Arc::clone(&self.methods), Arc::clone(&self.state), canary);
         let connection = Connection::new(
             stream,

@@ -3,6 +3,7 @@
 //!
 //! The invariant: every request that is taken is answered once, and the reader waits for none.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Weak};
@@ -25,6 +26,7 @@ use crate::wire::{Header, Part};
 /// The requests of one connection.
 #[derive(Debug)]
 pub(crate) struct OpenRequests {
+    pub(super) own: Option<ConnectionState>,
     limits: ServerLimits,
     ids: RequestIds,
     admission: Admission<Request>,
@@ -43,6 +45,9 @@ pub(crate) struct OpenRequests {
     canary_due: Option<Duration>,
     pub(super) counts: Arc<Counts>,
 }
+
+/// A user's state of one connection.
+pub(super) type ConnectionState = Arc<dyn Any + Send + Sync>;
 
 /// The slots of a server, as one of its connections uses them.
 #[derive(Debug)]
@@ -113,8 +118,13 @@ pub(crate) enum Refusal {
 }
 
 impl OpenRequests {
-    pub(super) fn new(limits: ServerLimits, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(
+        limits: ServerLimits,
+        own: Option<ConnectionState>,
+        counts: Arc<Counts>,
+    ) -> Self {
         Self {
+            own,
             limits,
             ids: RequestIds::default(),
             admission: Admission::new(limits),

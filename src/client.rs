@@ -14,8 +14,8 @@ use tracing::debug;
 use crate::call::Call;
 use crate::close::Close;
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
-use crate::config::{ClientSettings, DriverThread, check_limits};
-use crate::connection::{Calls, ClientSide, Connection, Handle};
+use crate::config::{ClientSettings, DriverThread, check_limits, check_timeouts};
+use crate::connection::{Calls, ClientSide, Connection, Handle, PeerLimits};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::{Keepalive, Peer};
@@ -367,6 +367,14 @@ impl ClientBuilder {
         self
     }
 
+    /// How long the header of a frame may take from its first byte to its last, as
+    /// [`ServerBuilder::header_timeout`](crate::ServerBuilder::header_timeout). Without a limit by
+    /// default, and rarely wanted: a client knows whom it calls.
+    pub fn header_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.header_timeout = Some(timeout);
+        self
+    }
+
     /// Which thread reads and writes. [`DriverThread::Shared`] by default.
     pub fn driver_thread(mut self, thread: DriverThread) -> Self {
         self.settings.driver_thread = thread;
@@ -529,7 +537,11 @@ impl ClientBuilder {
             limits.download_bytes,
             &settings.keepalive,
             settings.driver_thread,
-        );
+        )
+        .limit_peer(PeerLimits {
+            header: settings.header_timeout,
+            ..PeerLimits::default()
+        });
         let handle = Handle::new(connection.shared().clone(), settings);
         connection.spawn();
         Ok(Client { handle })
@@ -539,18 +551,12 @@ impl ClientBuilder {
         let settings = &self.settings;
         settings.keepalive.validate()?;
         let methods = settings.method_timeouts.values();
-        let timeouts = [
+        let shortest = methods.flat_map(HashMap::values).flatten().min().copied();
+        check_timeouts(&[
             ("call_timeout", settings.call_timeout),
-            (
-                "method_timeout",
-                methods.flat_map(HashMap::values).flatten().min().copied(),
-            ),
-        ];
-        for (setting, timeout) in timeouts {
-            if timeout == Some(Duration::ZERO) {
-                return Err(ConfigError::ZeroTimeout { setting });
-            }
-        }
+            ("method_timeout", shortest),
+            ("header_timeout", settings.header_timeout),
+        ])?;
         let limits = &settings.limits;
         check_limits(&[
             ("outbox_limit", limits.outbox_bytes),

@@ -79,6 +79,8 @@ pub struct ClientSettings {
     pub call_timeout: Option<Duration>,
     /// [`ClientBuilder::driver_thread`](crate::ClientBuilder::driver_thread).
     pub driver_thread: DriverThread,
+    /// [`ClientBuilder::header_timeout`](crate::ClientBuilder::header_timeout), `None` by default.
+    pub header_timeout: Option<Duration>,
     /// The bounds of its queues.
     pub limits: ClientLimits,
     /// By service, then by method: borrowed names find their entry without being copied.
@@ -114,6 +116,7 @@ impl Default for ClientSettings {
             connect_retry: None,
             call_timeout: None,
             driver_thread: DriverThread::default(),
+            header_timeout: None,
             limits: ClientLimits::default(),
             method_timeouts: HashMap::new(),
             hook: None,
@@ -170,6 +173,11 @@ pub struct ServerSettings {
     /// system allows a process a million descriptors, a client that opens connections and closes
     /// none would otherwise take the memory.
     pub connection_limit: usize,
+    /// [`ServerBuilder::first_request_timeout`](crate::ServerBuilder::first_request_timeout), `None` by
+    /// default.
+    pub first_request_timeout: Option<Duration>,
+    /// [`ServerBuilder::header_timeout`](crate::ServerBuilder::header_timeout), `None` by default.
+    pub header_timeout: Option<Duration>,
     /// For each connection.
     pub limits: ServerLimits,
     /// Handlers that run at one time on all connections. `None` for no limit but that of each.
@@ -183,6 +191,8 @@ impl Default for ServerSettings {
             driver_thread: DriverThread::default(),
             dispatch: Dispatch::default(),
             connection_limit: 1 << 16,
+            first_request_timeout: None,
+            header_timeout: None,
             limits: ServerLimits::default(),
             total_handlers: None,
         }
@@ -225,6 +235,19 @@ impl Default for ServerLimits {
             // Several consumers may be late at one time.
             upload_bytes: 4 * STREAM_BYTES,
         }
+    }
+}
+
+/// Refuses a time of zero, in which nothing can be done.
+pub(crate) fn check_timeouts(
+    timeouts: &[(&'static str, Option<Duration>)],
+) -> Result<(), ConfigError> {
+    match timeouts
+        .iter()
+        .find(|(_, time)| *time == Some(Duration::ZERO))
+    {
+        Some((setting, _)) => Err(ConfigError::ZeroTimeout { setting }),
+        None => Ok(()),
     }
 }
 

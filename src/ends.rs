@@ -33,6 +33,8 @@
 //! | the operating system, or the byte stream, reports another error | `Io` | `-` | `Sent` | what the error says; its source is the stream's own |
 //! | what was sent comes back | `Echo` | `-` | `Sent` | look where it was connected to: nobody is there |
 //! | what comes is not ttrpc | `Protocol` | `-` | `Sent` | look who is at the other end; the error names what it looks like |
+//! | no request of the client comes in the [time for it](ServerBuilder::first_request_timeout) | `PeerClosed` | `NoRequest` | `-` | connect when there is something to ask |
+//! | a header of the client does not come whole in the [time for it](ServerBuilder::header_timeout) | `PeerClosed` | `HeaderTimeout` | `-` | what was cut off was not executed |
 //! | the server is silent while it is [watched](Keepalive::every) | `Dead` | `PeerClosed` | `Sent` | evict it, and let it register anew; ask what became of the call |
 //! | the server takes no bytes while it is watched | `Dead` | `Torn` | `PartlySent` | the same; the call was not executed |
 //!
@@ -101,5 +103,5 @@ use crate::client::{Client, ClientBuilder};
 use crate::error::{CloseError, ConnectionError, Error, RequestProgress};
 use crate::keepalive::{DeadReason, Evidence, Keepalive, OnSilence};
 use crate::liveness::{Liveness, Snapshot, State};
-use crate::server::{Context, Server};
+use crate::server::{Context, Server, ServerBuilder};
 use crate::status::Status;

@@ -381,8 +381,10 @@
 //! # How a peer is judged
 //!
 //! - **Evidence of life** is any byte received, and a write that moves again after having been
-//!   blocked. Not a frame: a large one may take its time. Not what is sent: a write that the kernel
-//!   takes at once says nothing of the peer, so one who only sends is asked like one who is idle.
+//!   blocked. Not a frame: a large one may take its time, and a peer that sends a byte now and then and
+//!   never a frame is alive for as long as [`header_timeout`](ServerBuilder::header_timeout) lets it.
+//!   Not what is sent: a write that the kernel takes at once says nothing of the peer, so one who
+//!   only sends is asked like one who is idle.
 //! - **A verdict** is found at the deadline of each late call. A quarter of a second before it the
 //!   peer is asked with a PING, and at the deadline the socket is looked at once more. If the driver
 //!   does not run, the caller's own clock ends the call, later by a quarter of that time.

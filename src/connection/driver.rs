@@ -28,6 +28,7 @@ use self::stage::Stage;
 use self::turn::{Incoming, LookResult, Reading, Writing};
 use super::effects::Effects;
 use super::give_way::give_way;
+use super::patience::{PeerLimits, Waits};
 use super::reader::Reader;
 use super::shared::Shared;
 use super::side::SideDriver;
@@ -65,6 +66,7 @@ pub(crate) struct Driver<S: SideDriver> {
     parks: bool,
     /// Whether there is something to start.
     starts: bool,
+    waits: Waits,
     /// One turn of the scheduler, in which bytes may arrive that a read has not seen.
     extra_turn: Option<Arc<ExtraTurn>>,
     /// How many such turns have passed since the look was due.
@@ -110,6 +112,7 @@ impl<S: SideDriver> Driver<S> {
             look_due: false,
             parks: false,
             starts: false,
+            waits: Waits::new(PeerLimits::default()),
             extra_turn: None,
             yields: 0,
             look_asked: None,
@@ -124,6 +127,11 @@ impl<S: SideDriver> Driver<S> {
         self.writing.fail(error);
     }
 
+    /// Ends the connection if the peer takes longer than this. Before the first turn.
+    pub(super) fn limit_peer(&mut self, limits: PeerLimits) {
+        self.waits = Waits::new(limits);
+    }
+
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Next, ConnectionError> {
         let now = self.shared.now();
         self.now = now;
@@ -132,7 +140,7 @@ impl<S: SideDriver> Driver<S> {
         let (begun, closing) = {
             let mut state = self.shared.lock();
             let begun = state.begin_turn(now, cx.waker(), &mut self.effects);
-            self.look_due = state.look_due(now);
+            self.look_due = state.look_due(now) || self.waits.is_due(now);
             self.parks = !self.writing.has_failed() && state.park(now, &mut self.effects);
             self.starts = S::Side::has_starts(&state);
             (begun, state.closing())
@@ -183,6 +191,11 @@ impl<S: SideDriver> Driver<S> {
                     let effects = &mut self.effects;
                     S::Side::end_late(&mut self.shared.lock(), now, answered, effects);
                     self.effects.run();
+                    if reading == Reading::Parked {
+                        self.waits.handle_parked(now);
+                    } else if answered {
+                        self.waits.judge(now)?;
+                    }
                 }
                 LookResult::Yield => return self.yield_now(cx),
                 LookResult::Wait => return self.wait(cx),
@@ -306,6 +319,7 @@ impl<S: SideDriver> Driver<S> {
             let io = SleepRequest {
                 now: self.now,
                 armed: self.armed,
+                due: self.waits.due(),
                 rest_until: self.rest_until,
                 looks_since,
                 heard: self.last_heard(),

@@ -322,6 +322,7 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
 /// A stream with nothing to do.
 const IDLE: SleepRequest = SleepRequest {
     now: Duration::ZERO,
+    due: None,
     looks_since: None,
     heard: None,
     armed: Some(Duration::ZERO),

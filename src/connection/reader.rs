@@ -140,6 +140,11 @@ impl Reader {
         self.taken = 0;
     }
 
+    /// Whether a header has come in part.
+    pub(super) fn is_mid_header(&self) -> bool {
+        self.decoder.is_mid_header()
+    }
+
     /// Whether the end of the stream would cut a frame.
     pub(super) fn is_mid_frame(&self) -> bool {
         self.decoder.is_mid_frame()

@@ -240,6 +240,8 @@ pub(super) struct SleepRequest {
     pub(super) now: Duration,
     /// When the timer fires.
     pub(super) armed: Option<Duration>,
+    /// When the peer has taken too long.
+    pub(super) due: Option<Duration>,
     /// Until then no deadline wakes the driver.
     pub(super) rest_until: Duration,
     /// When a look was due that goes on: the driver is called when it may go further.

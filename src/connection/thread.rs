@@ -15,6 +15,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::{JoinHandle, unconstrained};
 
 use super::driver::Driver;
+use super::patience::PeerLimits;
 use super::shared::Shared;
 use super::side::SideDriver;
 use super::state::{Side, State};
@@ -82,6 +83,12 @@ impl<S: SideDriver> Connection<S> {
             elsewhere,
             shared,
         }
+    }
+
+    /// Ends it if the peer takes longer than this.
+    pub(crate) fn limit_peer(mut self, limits: PeerLimits) -> Self {
+        self.driver.limit_peer(limits);
+        self
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared<S::Side>> {

@@ -58,6 +58,14 @@ pub enum ConnectionError {
         /// What was known at that moment.
         evidence: Evidence,
     },
+    /// The client made no request in the time it has for that
+    /// ([`first_request_timeout`](crate::ServerBuilder::first_request_timeout)).
+    #[error("the client made no request within {0:?}")]
+    NoRequest(Duration),
+    /// A frame's header did not come whole in the time it has for that
+    /// ([`header_timeout`](crate::ServerBuilder::header_timeout)).
+    #[error("the header of a frame was not complete within {0:?}")]
+    HeaderTimeout(Duration),
     /// The task that drove the connection is gone: its runtime was shut down, or the future that
     /// served it was dropped.
     #[error("the task that drove it is gone")]

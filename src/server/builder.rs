@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protobuf::Message;
@@ -16,7 +17,7 @@ use super::requests::Kind;
 use super::service::{Parts, Service};
 use super::state::ServerState;
 use super::streaming::{Requests, Responses};
-use crate::config::{Dispatch, DriverThread, ServerSettings, check_limits};
+use crate::config::{Dispatch, DriverThread, ServerSettings, check_limits, check_timeouts};
 use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
@@ -252,6 +253,32 @@ impl ServerBuilder {
         self
     }
 
+    /// How long a client may take from its connection's beginning to the end of its first request, at
+    /// least 1 ns; without a limit by default. Then its connection ends with
+    /// [`ConnectionError::NoRequest`](crate::ConnectionError::NoRequest): one that connects and says
+    /// nothing would otherwise count towards [`connection_limit`](Self::connection_limit) for ever.
+    /// PINGs are no request, nor is anything else.
+    ///
+    /// Not for clients that connect early and call late. Time in which this process did not run is
+    /// not held against the client.
+    pub fn first_request_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.first_request_timeout = Some(timeout);
+        self
+    }
+
+    /// How long the ten bytes of a frame's header may take from the first to the last, at least 1 ns;
+    /// without a limit by default. Then the connection ends with
+    /// [`ConnectionError::HeaderTimeout`](crate::ConnectionError::HeaderTimeout).
+    ///
+    /// Without it a client that sends a byte now and then is alive for as long as it likes, watched or
+    /// not: any byte is a sign of life. A peer writes a header at once, so only one that was stopped or
+    /// cut off in its middle needs longer, and is lost with it. What follows the header may take its
+    /// time. Time in which this process did not run, or did not read, is not held against the client.
+    pub fn header_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.header_timeout = Some(timeout);
+        self
+    }
+
     /// Handlers that run at one time on one connection: at least 1, 1,024 by default. Further
     /// requests wait.
     ///
@@ -335,6 +362,10 @@ impl ServerBuilder {
             ("owed_limit", settings.limits.owed_bytes),
             ("stream_limit", settings.limits.stream_bytes),
             ("upload_limit", settings.limits.upload_bytes),
+        ])?;
+        check_timeouts(&[
+            ("first_request_timeout", settings.first_request_timeout),
+            ("header_timeout", settings.header_timeout),
         ])?;
         let dedicated = settings.driver_thread == DriverThread::Dedicated;
         if dedicated && settings.dispatch == Dispatch::Inline {

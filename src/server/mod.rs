@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
 use crate::config::ServerSettings;
-use crate::connection::Connection;
+use crate::connection::{Connection, PeerLimits};
 use crate::error::{ConfigError, ConnectionError};
 use crate::transport::{Accept, IntoTransport};
 
@@ -120,7 +120,10 @@ impl Server {
         incoming: A,
         mut state: impl FnMut(&A::Stream) -> T,
     ) {
-        let state = |stream: &A::Stream| Some(Arc::new(state(stream)) as ConnectionState);
+        let state = |stream: &A::Stream| {
+            let state: ConnectionState = Arc::new(state(stream));
+            Some(state)
+        };
         self.serve_each(incoming, state).await;
     }
 
@@ -249,7 +252,11 @@ impl Server {
             limits.upload_bytes,
             &settings.keepalive,
             settings.driver_thread,
-        );
+        )
+        .limit_peer(PeerLimits {
+            header: settings.header_timeout,
+            first_request: settings.first_request_timeout,
+        });
         let shared = Arc::clone(connection.shared());
         if let Some(slots) = &self.state.slots {
             let connection = Arc::downgrade(&shared);

@@ -184,6 +184,11 @@ impl Decoder {
         }
     }
 
+    /// Whether a header has come in part.
+    pub(crate) fn is_mid_header(&self) -> bool {
+        matches!(&self.state, DecoderState::Header(partial) if !partial.is_empty())
+    }
+
     /// Whether a PING begins within `input`, that follows the frame which was decoded last.
     pub(crate) fn finds_ping(&self, mut input: &[u8]) -> bool {
         let mut passed = match self.state {

@@ -79,6 +79,7 @@ impl<S: SideDriver> Driver<S> {
                 Err(error) => break Err(error),
             }
             self.frames += 1;
+            self.waits.handle_header();
             let is_call = matches!(self.arrived.last(), Some(Incoming::Input(_)));
             let enough = (is_call && self.share.take()) || self.frames >= TURN_FRAMES;
             if enough && !all && self.reader.may_pause() {
@@ -88,6 +89,10 @@ impl<S: SideDriver> Driver<S> {
                 self.apply(has_read);
             }
         };
+        if matches!(taken, Ok(true)) {
+            let within_header = self.reader.is_mid_header();
+            self.waits.handle_read(self.now, within_header);
+        }
         // Frames in front of bytes that are not ttrpc are delivered all the same.
         if self.apply(has_read) {
             return Err(ConnectionError::Echo);
@@ -110,6 +115,9 @@ impl<S: SideDriver> Driver<S> {
             Some(Decoded::Skipped { header, reason }) => {
                 debug!(?header, ?reason, "a frame is skipped");
                 if reason == Skipped::Oversized {
+                    if header.message_type == MessageType::REQUEST {
+                        self.waits.handle_request();
+                    }
                     self.arrived.push(Incoming::Oversized(header));
                 }
             }
@@ -125,7 +133,12 @@ impl<S: SideDriver> Driver<S> {
             MessageType::PING => Incoming::Ping(frame, self.side.handle_ping()),
             MessageType::PONG => Incoming::Pong(frame),
             MessageType::DATA => Incoming::Data(frame.header, frame.payload),
-            _ => Incoming::Input(self.side.decode(self.now, frame)),
+            other => {
+                if other == MessageType::REQUEST {
+                    self.waits.handle_request();
+                }
+                Incoming::Input(self.side.decode(self.now, frame))
+            }
         }
     }
 
@@ -159,7 +172,7 @@ impl<S: SideDriver> Driver<S> {
                     }
                 }
             }
-            self.look_due = state.look_due(now);
+            self.look_due = state.look_due(now) || self.waits.is_due(now);
             self.parks = !self.writing.has_failed() && state.park(now, effects);
             self.starts = S::Side::has_starts(&state);
             state.echoes()

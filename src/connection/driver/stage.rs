@@ -45,6 +45,8 @@ impl Farewell {
             | ConnectionError::Announced(None)
             | ConnectionError::Torn
             | ConnectionError::Protocol(_)
+            | ConnectionError::NoRequest(_)
+            | ConnectionError::HeaderTimeout(_)
             | ConnectionError::Echo => Manner::Waits,
             // The stream itself has failed.
             ConnectionError::Announced(Some(_))

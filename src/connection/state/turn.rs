@@ -170,7 +170,10 @@ impl<S: Side> State<S> {
             return Rest::Turn;
         }
         let rules = self.machine.poll_timeout();
-        let next = [rules, S::next_run(self)].into_iter().flatten().min();
+        let next = [rules, S::next_run(self), io.due]
+            .into_iter()
+            .flatten()
+            .min();
         let next = next.map(|next| next.max(io.rest_until));
         // A deadline that is due waits for the look that goes on.
         let next = next.filter(|next| io.looks_since.is_none_or(|since| *next > since));

@@ -173,6 +173,9 @@ pub struct ServerSettings {
     /// system allows a process a million descriptors, a client that opens connections and closes
     /// none would otherwise take the memory.
     pub connection_limit: usize,
+    /// [`ServerBuilder::observe_pauses`](crate::ServerBuilder::observe_pauses), or that a method
+    /// [needs it](crate::MethodOptions::refuse_waited). `false` by default.
+    pub observe_pauses: bool,
     /// [`ServerBuilder::first_request_timeout`](crate::ServerBuilder::first_request_timeout), `None` by
     /// default.
     pub first_request_timeout: Option<Duration>,
@@ -191,6 +194,7 @@ impl Default for ServerSettings {
             driver_thread: DriverThread::default(),
             dispatch: Dispatch::default(),
             connection_limit: 1 << 16,
+            observe_pauses: false,
             first_request_timeout: None,
             header_timeout: None,
             limits: ServerLimits::default(),

@@ -311,6 +311,12 @@
 //! A handler that blocks its thread is answered for, too, where the driver has
 //! [a thread of its own](DriverThread::Dedicated). The handler asks [`Context::is_answered`].
 //!
+//! A request says how long its caller waits, not since when. One that is found after this process was
+//! stopped looks fresh, though its caller may have given up long ago. A server that
+//! [looks for pauses](ServerBuilder::observe_pauses) tells its handlers how long a request
+//! [may have waited](Context::may_have_waited), and [refuses](MethodOptions::refuse_waited) it for
+//! methods that do harm when they are late.
+//!
 //! A handler whose connection has ended runs on, unless [`OnDisconnect::Cancel`] says otherwise. One
 //! that had not begun does not: requests behind which the end lies are for nobody.
 //!

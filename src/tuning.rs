@@ -192,3 +192,9 @@ pub(crate) const SHOWN_BYTES: usize = 64;
 
 /// Pairs of metadata, or details of a status, that are shown.
 pub(crate) const SHOWN_ENTRIES: usize = 16;
+
+/// How often a server that asks for it looks whether its runtime runs. A look takes some microseconds.
+pub(crate) const PULSE: Duration = Duration::from_millis(100);
+
+/// More than a kernel holds of one connection: what was read behind so many bytes came later than they.
+pub(crate) const KERNEL_BYTES: usize = 8 << 20;

@@ -18,7 +18,10 @@ use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::MessageType;
-use ttrpc_keepalive::{Client, ConnectionError, DeadReason, Listener, State, Verdict};
+use ttrpc_keepalive::{
+    Client, Code, ConnectionError, Context, DeadReason, DriverThread, Error, Listener,
+    MethodOptions, Server, State, Status, Verdict,
+};
 
 const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
 const ADDRESS: &str = "TTRPC_KEEPALIVE_TEST_ADDRESS";
@@ -134,6 +137,110 @@ fn child_server() {
         let wait = || std::io::stdin().read_to_end(&mut Vec::new());
         tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
     });
+}
+
+/// `Ask` tells in milliseconds how long its request may have waited, `Refuse` is not run if that is long,
+/// and `Count` tells how often it has run.
+#[test]
+fn child_asked_server() {
+    let Some(address) = plays("child_asked_server") else {
+        return;
+    };
+    let dedicated = address.contains("dedicated");
+    let mut runtime = if address.contains("one") {
+        tokio::runtime::Builder::new_current_thread()
+    } else {
+        tokio::runtime::Builder::new_multi_thread()
+    };
+    let runtime = runtime.enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = Listener::bind(&address).await.unwrap();
+        println!("\nready");
+        let counted = Arc::new(AtomicU32::new(0));
+        let server = Server::builder()
+            .driver_thread(if dedicated {
+                DriverThread::Dedicated
+            } else {
+                DriverThread::Shared
+            })
+            .unary_bytes("demo.Asked", "Ask", |context: Context, _| async move {
+                let waited = context.may_have_waited().as_millis();
+                Ok(waited.to_string().into())
+            })
+            .unary_bytes("demo.Asked", "Refuse", |_: Context, q| async { Ok(q) })
+            .method(
+                "demo.Asked",
+                "Refuse",
+                MethodOptions::new().refuse_waited(secs(1)),
+            )
+            .unary_bytes("demo.Asked", "Count", move |_: Context, _| {
+                let count = counted.fetch_add(1, Ordering::Relaxed) + 1;
+                async move { Ok(count.to_string().into()) }
+            })
+            .build()
+            .unwrap();
+        tokio::spawn(async move { server.serve(listener).await });
+        let wait = || std::io::stdin().read_to_end(&mut Vec::new());
+        tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
+    });
+}
+
+/// Calls a method of it, and yields what it tells.
+async fn asked(client: &Client, method: &str) -> Result<u64, Error> {
+    let call = client.call_bytes("demo.Asked", method, b"");
+    let reply = call.timeout(secs(20)).await?;
+    let reply = std::str::from_utf8(&reply).unwrap();
+    Ok(reply.parse().unwrap_or(0))
+}
+
+// Whatever drives its connections: the runtime with many threads or with one, or the thread for it.
+#[tokio::test]
+async fn a_server_that_was_stopped_knows_that_its_requests_may_have_waited() {
+    for kind in ["many", "one", "dedicated"] {
+        let address = format!("unix://@{}", address(&format!("asked-{kind}")));
+        let server = Process::start("child_asked_server", &address);
+        let client = Client::builder().connect(&address).await.unwrap();
+        for _ in 0..5 {
+            assert_eq!(asked(&client, "Ask").await.unwrap(), 0, "{kind}");
+            sleep(ms(150)).await;
+        }
+        server.signal("-STOP");
+        let stopped = Instant::now();
+        let calls = async { tokio::join!(asked(&client, "Ask"), asked(&client, "Refuse")) };
+        let goes_on = async {
+            sleep(secs(2)).await;
+            server.signal("-CONT");
+        };
+        let ((waited, refused), ()) = tokio::join!(calls, goes_on);
+        let (waited, most) = (waited.unwrap(), stopped.elapsed() + ms(1000));
+        assert!(
+            waited >= 1900 && u128::from(waited) <= most.as_millis(),
+            "{kind}: {waited}"
+        );
+        let status = refused.unwrap_err();
+        let code = status.status().map(Status::code);
+        assert_eq!(code, Some(Code::UNAVAILABLE), "{kind}: {status}");
+        sleep(secs(1)).await;
+        assert_eq!(asked(&client, "Ask").await.unwrap(), 0, "{kind}");
+
+        // Behind an end nothing is run.
+        let gone = Client::builder().connect(&address).await.unwrap();
+        let before = asked(&client, "Count").await.unwrap();
+        server.signal("-STOP");
+        let calls: Vec<_> = (0..200)
+            .map(|_| {
+                let gone = gone.clone();
+                tokio::spawn(async move { asked(&gone, "Count").await })
+            })
+            .collect();
+        sleep(ms(500)).await;
+        gone.abort();
+        for call in calls {
+            call.await.unwrap().unwrap_err();
+        }
+        server.signal("-CONT");
+        assert_eq!(asked(&client, "Count").await.unwrap(), before + 1, "{kind}");
+    }
 }
 
 const CONNECTIONS: usize = 100;
@@ -315,7 +422,7 @@ async fn a_stopped_process_fails_its_calls_with_one_reason() {
     let start = Instant::now();
     for call in calls {
         let error = timeout(secs(20), call).await.unwrap().unwrap().unwrap_err();
-        let ttrpc_keepalive::Error::Connection(end, _) = &error else {
+        let Error::Connection(end, _) = &error else {
             panic!("{error:?}");
         };
         assert_eq!(end.dead_reason(), Some(DeadReason::Silent));

@@ -59,6 +59,8 @@ pub(crate) struct Driver<S: SideDriver> {
     now: Duration,
     /// Frames that this turn has taken.
     frames: usize,
+    /// Bytes that this turn has read.
+    bytes: usize,
     share: Share,
     /// Whether something is to be judged that needs a look.
     look_due: bool,
@@ -108,6 +110,7 @@ impl<S: SideDriver> Driver<S> {
             armed: None,
             now: Duration::ZERO,
             frames: 0,
+            bytes: 0,
             share: Share::default(),
             look_due: false,
             parks: false,

@@ -23,6 +23,12 @@ pub(crate) trait SideDriver: Send + 'static {
     /// A turn begins. `acts` if the state says so.
     fn handle_run(&mut self, _acts: bool) {}
 
+    /// Reading is about to begin.
+    fn begin_read(&mut self, _now: Duration) {}
+
+    /// So many bytes were read in this turn. `drained` if there were no more.
+    fn handle_read(&mut self, _now: Duration, _bytes: usize, _drained: bool) {}
+
     /// Starts what may run.
     fn start(&mut self, _shared: &Arc<Shared<Self::Side>>) {}
 }

@@ -253,6 +253,25 @@ impl ServerBuilder {
         self
     }
 
+    /// Looks at the clock ten times a second, while there are connections, so that
+    /// [`Context::may_have_waited`] can tell. Off by default.
+    ///
+    /// A process that is stopped, by a signal, a debugger, its cgroup's freezer or a pause of its
+    /// virtual machine, finds requests in its sockets when it goes on, and a request says how long its
+    /// caller waits, not when it was sent: one whose caller has long given up looks fresh. The system
+    /// does not tell when bytes came, so somebody has to have looked at the clock.
+    ///
+    /// Ten wake-ups a second are all that it costs, however many connections there are, and none while
+    /// there is none. One task does it for all connections on a runtime, that on which drivers run. What keeps all of
+    /// its threads is seen as well, and so is a machine too busy to run it. Not seen are pauses below
+    /// 0.3 s, those in which the clock stands still too, as when a machine is suspended, and one
+    /// thread of several that is kept while others look at the clock. What is told is what a request
+    /// may have waited at most: it may have come a moment ago.
+    pub fn observe_pauses(mut self) -> Self {
+        self.settings.observe_pauses = true;
+        self
+    }
+
     /// How long a client may take from its connection's beginning to the end of its first request, at
     /// least 1 ns; without a limit by default. Then its connection ends with
     /// [`ConnectionError::NoRequest`](crate::ConnectionError::NoRequest): one that connects and says
@@ -350,7 +369,7 @@ impl ServerBuilder {
             options,
             every_method,
             hook,
-            settings,
+            mut settings,
         } = self;
         settings.keepalive.validate()?;
         check_limits(&[
@@ -376,6 +395,8 @@ impl ServerBuilder {
             let slot = own.entry(name).or_default();
             *slot = options.or(slot);
         }
+        let refusing = own.values().chain([&every_method]);
+        settings.observe_pauses |= { refusing }.any(MethodOptions::refuses_waited);
         let state = ServerState::new(settings);
         let mut methods = Methods::default();
         let mut add = |name, handler: Handler, options: MethodOptions| {

@@ -36,6 +36,7 @@ pub struct Context {
     stream_id: u32,
     metadata: Vec<(String, String)>,
     deadline: Option<Duration>,
+    waited: Duration,
 }
 
 impl Context {
@@ -45,6 +46,7 @@ impl Context {
         stream_id: u32,
         metadata: Vec<(String, String)>,
         deadline: Option<Duration>,
+        waited: Duration,
     ) -> Self {
         Self {
             shared,
@@ -52,6 +54,7 @@ impl Context {
             stream_id,
             metadata,
             deadline,
+            waited,
         }
     }
 
@@ -99,6 +102,13 @@ impl Context {
     pub fn is_answered(&self) -> bool {
         let (id, kind) = (self.stream_id, self.method.kind);
         self.shared.with(|state, _| state.is_answered(id, kind))
+    }
+
+    /// How long the request may have waited at most before it was read, since this process did not run:
+    /// so much less may be left than [`remaining`](Self::remaining) says. Zero if no pause was seen,
+    /// or the server does not [look for them](crate::ServerBuilder::observe_pauses).
+    pub fn may_have_waited(&self) -> Duration {
+        self.waited
     }
 
     /// The state of this connection, with which it is

@@ -15,6 +15,9 @@ pub struct ServerCounters {
     /// Requests that were not handled since their client had left: the end of the connection lay behind
     /// them, or came before their handler could begin.
     pub abandoned: u64,
+    /// Requests that were not handled since they [may have
+    /// waited](crate::MethodOptions::refuse_waited) for too long while this process did not run.
+    pub waited: u64,
     /// Calls answered at their [soft deadline](crate::MethodOptions::soft_deadline).
     pub soft_answers: u64,
     /// What handlers returned for nobody: after a soft deadline, or late with
@@ -31,6 +34,7 @@ pub(super) struct Counts {
     pub(super) refused: AtomicU64,
     pub(super) expired: AtomicU64,
     pub(super) abandoned: AtomicU64,
+    pub(super) waited: AtomicU64,
     pub(super) soft_answers: AtomicU64,
     pub(super) results_dropped: AtomicU64,
     pub(super) handlers_cut: AtomicU64,
@@ -42,6 +46,7 @@ impl Counts {
             refused: self.refused.load(Relaxed),
             expired: self.expired.load(Relaxed),
             abandoned: self.abandoned.load(Relaxed),
+            waited: self.waited.load(Relaxed),
             soft_answers: self.soft_answers.load(Relaxed),
             results_dropped: self.results_dropped.load(Relaxed),
             handlers_cut: self.handlers_cut.load(Relaxed),

@@ -1,6 +1,8 @@
 //! The record of a method beside the code that handles it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::admission::{CallLimit, CallPermit};
 use super::options::Policy;
@@ -37,6 +39,18 @@ impl Method {
             call_limit: call_limit.map(CallLimit::new),
             state,
         }
+    }
+
+    /// Refuses a call that may have waited for too long while this process did not run.
+    pub(super) fn check_wait(&self, waited: Duration) -> Result<(), Status> {
+        let policy = self.policy.as_ref();
+        let limit = policy.and_then(|policy| policy.refuse_waited);
+        if limit.is_none_or(|limit| waited <= limit) {
+            return Ok(());
+        }
+        self.state.counts.waited.fetch_add(1, Relaxed);
+        let message = format!("the server did not run for {waited:?} before it read the request");
+        Err(Status::new(Code::UNAVAILABLE, message))
     }
 
     /// Lets one more call in.

@@ -15,6 +15,7 @@ use crate::error::{ConfigError, ConnectionError};
 use crate::transport::{Accept, IntoTransport};
 
 mod admission;
+mod attention;
 mod builder;
 mod canary;
 mod context;
@@ -26,6 +27,7 @@ mod handler;
 mod method;
 mod methods;
 mod options;
+mod pulse;
 mod refusal;
 mod requests;
 mod responder;

@@ -26,6 +26,7 @@ pub struct MethodOptions {
     on_deadline: Option<OnDeadline>,
     soft: Option<(Duration, SoftReply)>,
     on_disconnect: Option<OnDisconnect>,
+    refuse_waited: Option<Duration>,
     call_limit: Option<usize>,
 }
 
@@ -90,6 +91,18 @@ impl MethodOptions {
     /// [`OnDisconnect::Run`] by default.
     pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
         self.on_disconnect = Some(on_disconnect);
+        self
+    }
+
+    /// Refuses a request that [may have waited](crate::Context::may_have_waited) for longer than this
+    /// while this process did not run, with UNAVAILABLE: its caller may have given up, and done
+    /// something else instead. None is refused by default.
+    ///
+    /// For methods that do harm if they are run late or twice. A sane `limit` is a part of what callers
+    /// wait. It makes the server [observe pauses](crate::ServerBuilder::observe_pauses), which can
+    /// tell from 0.3 s on.
+    pub fn refuse_waited(mut self, limit: Duration) -> Self {
+        self.refuse_waited = Some(limit);
         self
     }
 
@@ -164,6 +177,7 @@ impl MethodOptions {
             on_deadline: self.on_deadline.or(other.on_deadline),
             soft: self.soft.or_else(|| other.soft.clone()),
             on_disconnect: self.on_disconnect.or(other.on_disconnect),
+            refuse_waited: self.refuse_waited.or(other.refuse_waited),
             call_limit: self.call_limit.or(other.call_limit),
         }
     }
@@ -179,6 +193,10 @@ impl MethodOptions {
             return Err(ConfigError::ZeroTimeout { setting });
         }
         Ok(())
+    }
+
+    pub(super) fn refuses_waited(&self) -> bool {
+        self.refuse_waited.is_some()
     }
 
     pub(super) fn has_soft_deadline(&self) -> bool {
@@ -284,6 +302,7 @@ pub(super) struct Policy {
     pub(super) on_deadline: OnDeadline,
     pub(super) soft: Option<(Duration, SoftReply)>,
     pub(super) on_disconnect: OnDisconnect,
+    pub(super) refuse_waited: Option<Duration>,
     pub(super) call_limit: Option<usize>,
 }
 
@@ -296,6 +315,7 @@ impl Policy {
             on_deadline: options.on_deadline.unwrap_or_default(),
             soft: options.soft,
             on_disconnect: options.on_disconnect.unwrap_or_default(),
+            refuse_waited: options.refuse_waited,
             call_limit: options.call_limit,
         };
         let is_set = policy.hook.is_some()
@@ -303,6 +323,7 @@ impl Policy {
             || policy.on_deadline != OnDeadline::default()
             || policy.soft.is_some()
             || policy.on_disconnect != OnDisconnect::default()
+            || policy.refuse_waited.is_some()
             || policy.call_limit.is_some();
         is_set.then_some(policy)
     }

@@ -69,6 +69,8 @@ pub(crate) struct Request {
     pub(super) payload: Part,
     pub(super) metadata: Vec<(String, String)>,
     pub(super) deadline: Option<Duration>,
+    /// How long it may have lain unread while this process did not run.
+    pub(super) waited: Duration,
 }
 
 /// A server keeps nothing of a stream beside its halves.

@@ -6,6 +6,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attention::Attention;
 use super::canary::Canary;
 use super::context::Context;
 use super::dispatch::{Budget, First};
@@ -13,6 +14,7 @@ use super::early::Due;
 use super::guard::Guard;
 use super::handler::Call;
 use super::methods::Methods;
+use super::pulse::Pulse;
 use super::refusal::invalid_request;
 use super::requests::{Kind, OpenRequests, Refusal, Request, ServerInput, Start};
 use super::responder::{Duty, Permits, Responder, answer_softly, encode_refusal};
@@ -27,6 +29,9 @@ pub(super) struct ServerSide {
     state: Arc<ServerState>,
     inline: Budget,
     canary: Canary,
+    attention: Attention,
+    /// That of the driver's runtime, where the server asks for it.
+    pulse: Option<Arc<Pulse>>,
     /// The place of the method of the last request.
     last_method: usize,
     /// Kept so that starting takes no memory.
@@ -40,6 +45,8 @@ impl ServerSide {
             inline: Budget::new(state.settings.dispatch),
             state,
             canary,
+            attention: Attention::default(),
+            pulse: None,
             last_method: 0,
             starts: VecDeque::new(),
         }
@@ -74,6 +81,11 @@ impl ServerSide {
                 Some(now.saturating_add(Duration::from_nanos(timeout)))
             }
         };
+        let waited = match self.pulse {
+            Some(_) => self.attention.waited(now),
+            None => Duration::ZERO,
+        };
+        method.check_wait(waited).map_err(Refusal::Refused)?;
         let permit = method.permit().map_err(Refusal::Refused)?;
         // A pair of metadata may have two bytes in the frame.
         let pairs = fields.metadata.len() * size_of::<(String, String)>();
@@ -89,6 +101,7 @@ impl ServerSide {
             payload: Part::new(frame.payload, payload),
             metadata,
             deadline,
+            waited,
         };
         Ok((request, size))
     }
@@ -134,6 +147,7 @@ impl ServerSide {
                 request.stream_id,
                 request.metadata,
                 request.deadline,
+                request.waited,
             ),
             responder: Responder::new(Arc::clone(shared), request.stream_id, duty, permits),
             first,
@@ -168,6 +182,19 @@ impl SideDriver for ServerSide {
         self.inline.renew();
         if acts {
             self.canary.send();
+        }
+    }
+
+    fn begin_read(&mut self, now: Duration) {
+        if self.state.settings.observe_pauses {
+            let pulse = self.pulse.get_or_insert_with(Pulse::here);
+            self.attention.handle_turn(now, pulse.age());
+        }
+    }
+
+    fn handle_read(&mut self, now: Duration, bytes: usize, drained: bool) {
+        if self.pulse.is_some() {
+            self.attention.handle_read(now, bytes, drained);
         }
     }
 

@@ -16,7 +16,11 @@ use crate::wire::{Decoded, Frame, MessageType, Skipped};
 
 impl<S: SideDriver> Driver<S> {
     pub(super) fn read(&mut self, cx: &mut Context<'_>) -> Result<Reading, ConnectionError> {
+        self.side.begin_read(self.now);
+        self.bytes = 0;
         let result = self.read_some(cx);
+        let drained = matches!(result, Ok(Reading::Drained));
+        self.side.handle_read(self.now, self.bytes, drained);
         self.reader.rest();
         result
     }
@@ -39,7 +43,10 @@ impl<S: SideDriver> Driver<S> {
                     return Err(ConnectionError::Torn);
                 }
                 Poll::Ready(Ok(0)) => return Err(ConnectionError::PeerClosed),
-                Poll::Ready(Ok(read)) => share = share.saturating_sub(read),
+                Poll::Ready(Ok(read)) => {
+                    share = share.saturating_sub(read);
+                    self.bytes += read;
+                }
                 Poll::Ready(Err(error)) => match Fault::of(&error) {
                     Fault::Interrupted => continue,
                     Fault::Passing => {

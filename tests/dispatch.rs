@@ -88,7 +88,7 @@ async fn a_panic_of_a_handler_polled_by_the_driver_costs_its_call_and_nothing_el
     assert_eq!(answer(&mut peer).await.as_deref(), Ok("driver"));
 }
 
-// N18: rust-lang/rust#86027, what catches the first panic has let go of the payload by then.
+// rust-lang/rust#86027: what catches the first panic has let go of the payload by then.
 #[tokio::test(start_paused = true)]
 async fn a_panic_whose_payload_panics_when_it_is_dropped_costs_its_call_and_nothing_else() {
     for dispatch in [Dispatch::Inline, Dispatch::Spawn] {

@@ -315,7 +315,6 @@ fn panicking(call: &mut CallStart<'_>) -> Result<AtEnd, Status> {
     }))
 }
 
-// C15, C22, N18
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_panics_costs_its_call_and_nothing_else() {
     let hooked: [(ServerBuilder, ClientBuilder); 2] = [

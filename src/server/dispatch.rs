@@ -1,6 +1,7 @@
 //! Where a handler is polled first.
 
 use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
@@ -49,17 +50,27 @@ pub(super) fn start(
     first: First,
     handlers: &Handle,
 ) {
-    match first {
-        // In a box: tasks are moved as they begin, and this one may be large.
-        First::Task => drop(handlers.spawn(Box::pin(handler))),
-        First::Driver => {
-            let mut handler = Box::pin(handler);
-            // A wake meanwhile need not be heard: its task polls it once more in any case.
-            let mut cx = Context::from_waker(Waker::noop());
-            // A panic costs its call, which was answered as the responder was dropped.
-            if let Some(Poll::Pending) = catch(|| handler.as_mut().poll(&mut cx)) {
-                handlers.spawn(handler);
-            }
+    // In a box: tasks are moved as they begin, and this one may be large.
+    let mut handler = Caught(Box::pin(handler));
+    if first == First::Driver {
+        // A wake meanwhile need not be heard: its task polls it once more in any case.
+        let mut cx = Context::from_waker(Waker::noop());
+        if Pin::new(&mut handler).poll(&mut cx).is_ready() {
+            return;
         }
+    }
+    handlers.spawn(handler);
+}
+
+/// A handler whose panic ends it and nothing else. It costs its call, which was answered as the
+/// responder was dropped. The payload is dealt with here: a runtime drops it where a panic of that drop
+/// takes a thread with it.
+struct Caught<F>(Pin<Box<F>>);
+
+impl<F: Future<Output = ()>> Future for Caught<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        catch(|| self.0.as_mut().poll(cx)).unwrap_or(Poll::Ready(()))
     }
 }

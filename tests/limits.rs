@@ -19,7 +19,8 @@ use support::*;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use ttrpc_keepalive::wire::{Flags, Header, MAX_PAYLOAD, MessageType};
 use ttrpc_keepalive::{
-    Client, ConnectionError, Context, DriverThread, IntoTransport, Listener, Server, Status,
+    Client, ConnectError, ConnectionError, Context, DriverThread, IntoTransport, Listener, Server,
+    Status,
 };
 
 const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
@@ -190,4 +191,31 @@ async fn memory_follows_what_has_come_and_not_what_is_announced() {
     let client = Client::builder().attach(here).unwrap();
     let answer = client.call_bytes("demo.Echo", "Say", &[7; 3 << 20]).await;
     assert_eq!(answer.unwrap().len(), 3 << 20);
+}
+
+// The runtime resolves names on threads of its own, and panics where it cannot start the first.
+#[tokio::test]
+async fn a_name_that_no_thread_can_resolve_is_an_error_and_no_panic() {
+    if !plays("a_name_that_no_thread_can_resolve_is_an_error_and_no_panic") {
+        return;
+    }
+    let listener = Listener::bind("tcp://127.0.0.1:0").await.unwrap();
+    let port = listener.port().unwrap();
+    if Uid::effective().is_root() {
+        setuid(Uid::from_raw(65534)).unwrap();
+    }
+    let threads = limit(Resource::RLIMIT_NPROC, 0);
+    let name = format!("tcp://localhost:{port}");
+    let refused = Client::builder().connect(&name).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Io { .. }), "{refused}");
+    let retried = Client::builder().connect_retry(ms(50));
+    let retried = retried.connect_timeout(ms(200)).connect(&name).await;
+    assert!(matches!(retried, Err(ConnectError::TimedOut { .. })));
+    let refused = Listener::bind("tcp://localhost:0").await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Io { .. }), "{refused}");
+    // A number needs no thread.
+    let number = format!("tcp://127.0.0.1:{port}");
+    Client::builder().connect(&number).await.unwrap();
+    limit(Resource::RLIMIT_NPROC, threads);
+    Client::builder().connect(&name).await.unwrap();
 }

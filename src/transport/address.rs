@@ -1,17 +1,21 @@
 //! Addresses as ttrpc writes them.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::str::FromStr;
+use std::task::Poll;
 use std::time::Duration;
 
 use socket2::SockRef;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::Socket;
 use super::descriptor::is_its_own_peer;
 use crate::error::ConnectError;
+use crate::panics::catch;
 use crate::tuning::{BACKLOG_RETRY, SHORTEST_RETRY};
 
 /// Where a server listens.
@@ -82,7 +86,7 @@ impl Address {
             Self::Path(path) => Socket::unix(UnixStream::connect(path).await?),
             Self::Abstract(name) => Socket::unix(UnixStream::connect(abstract_path(name)).await?),
             Self::Tcp(address) => {
-                let stream = TcpStream::connect(address).await?;
+                let stream = TcpStream::connect(&*resolve(address).await?).await?;
                 if is_its_own_peer(&stream) {
                     // Otherwise its port would be kept from the server that is waited for.
                     let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
@@ -94,6 +98,21 @@ impl Address {
             Self::Vsock { cid, port } => Socket::vsock(super::vsock::connect(*cid, *port).await?),
         })
     }
+}
+
+/// The addresses of a `host:port`.
+///
+/// The runtime asks the system for them on a thread that it starts for such work, and panics where the
+/// system lets it start none.
+pub(super) async fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
+    let mut lookup = pin!(lookup_host(address));
+    let found = poll_fn(|cx| match catch(|| lookup.as_mut().poll(cx)) {
+        Some(poll) => poll.map_ok(Vec::from_iter),
+        None => Poll::Ready(Err(io::Error::other(
+            "no thread can be started to resolve it",
+        ))),
+    });
+    found.await
 }
 
 /// How long to wait before the next attempt. `None` if there is none.

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use socket2::{Domain, SockAddr, SockRef, Type};
 use tokio::net::{TcpListener, UnixListener};
 
-use super::address::{Address, abstract_path};
+use super::address::{Address, abstract_path, resolve};
 use super::descriptor::{Family, wrong};
 use super::socket_file::{SocketFile, remove_stale};
 use super::{Accept, Socket};
@@ -288,7 +288,10 @@ impl ListenerBuilder {
         let bound = match &address {
             Address::Path(path) => self.bind_path(path).await,
             Address::Abstract(name) => UnixListener::bind(abstract_path(name)).map(Listener::from),
-            Address::Tcp(host) => TcpListener::bind(host).await.map(Listener::from),
+            Address::Tcp(host) => match resolve(host).await {
+                Ok(addresses) => TcpListener::bind(&*addresses).await.map(Listener::from),
+                Err(error) => Err(error),
+            },
             #[cfg(feature = "vsock")]
             Address::Vsock { cid, port } => super::vsock::bind(*cid, *port).map(Listener::from),
         };

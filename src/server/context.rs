@@ -147,7 +147,8 @@ impl Context {
     }
 
     /// Waits until nobody can receive the answer any more: the connection is lost, the caller
-    /// convicted, or the server stopped. Yields why.
+    /// convicted, or the server stopped. Yields why. With
+    /// [`OnDisconnect::Cancel`](crate::OnDisconnect::Cancel) the handler need not ask: it is dropped.
     ///
     /// # Cancel safety
     ///

@@ -243,7 +243,8 @@ impl Client {
     /// it before, and calls that are open when all is sent fail likewise.
     ///
     /// A peer that answers PING is given the time to read what was sent, up to a second: a server may
-    /// leave requests alone right behind which their connection ends. Beyond that, that something
+    /// leave requests alone right behind which their connection ends. With [`Keepalive::off`] it is not
+    /// asked, and not given that time. Beyond that, that something
     /// was sent does not say that the peer has done something with it; only an answer does.
     ///
     /// ```

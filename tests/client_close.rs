@@ -62,9 +62,14 @@ async fn put_lines(client: &Client, lines: usize, size: usize) {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_closed_sends_what_is_queued_and_one_that_is_dropped_does_not() {
-    for keepalive in [Keepalive::off(), Keepalive::on_demand()] {
-        // More than fits into the pipe, and less than is read in one go.
-        for (lines, size) in [(100, 10_000), (5, 1), (1, 0)] {
+    // More than fits into the pipe, and less than is read in one go.
+    let sizes = [(100, 10_000), (5, 1), (1, 0)];
+    // One that asks nothing cannot know that its request was read before the end.
+    for (keepalive, sizes) in [
+        (Keepalive::off(), &sizes[..1]),
+        (Keepalive::on_demand(), &sizes),
+    ] {
+        for &(lines, size) in sizes {
             let (server, count) = counting();
             let builder = Client::builder().keepalive(keepalive.clone());
             let (client, _) = pair(server, builder, 4096);

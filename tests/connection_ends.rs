@@ -168,6 +168,19 @@ async fn bare(keepalive: Keepalive) -> (Client, UnixStream, Call) {
     (client, there, call)
 }
 
+/// A server whose client sends this and no more, and then sees the end.
+async fn patient(server: Server, sent: &[u8]) -> Seen {
+    let (here, mut there) = tokio::io::duplex(4096);
+    let serving = tokio::spawn(async move { server.serve_connection(here).await });
+    there.write_all(sent).await.unwrap();
+    let end = of_server(serving).await;
+    let client = Client::builder().attach(there).unwrap();
+    Seen {
+        client: Some(client.closed().await),
+        ..end
+    }
+}
+
 fn read_all(mut socket: &UnixStream) {
     socket.set_nonblocking(true).unwrap();
     while std::io::Read::read(&mut socket, &mut [0; 1024]).is_ok_and(|read| read > 0) {}
@@ -410,6 +423,20 @@ fn causes() -> Vec<(&'static str, Played)> {
                 let read = std::io::Read::read(&mut socket, &mut sent).unwrap();
                 std::io::Write::write_all(&mut socket, &sent[..read]).unwrap();
                 told(&client, call).await
+            }),
+        ),
+        (
+            "no request of the client comes in the [time for it](ServerBuilder::first_request_timeout)",
+            Box::pin(async {
+                let server = echo().first_request_timeout(secs(1)).build().unwrap();
+                patient(server, &[]).await
+            }),
+        ),
+        (
+            "a header of the client does not come whole in the [time for it](ServerBuilder::header_timeout)",
+            Box::pin(async {
+                let server = echo().header_timeout(secs(1)).build().unwrap();
+                patient(server, &[0; 3]).await
             }),
         ),
         (

@@ -278,6 +278,6 @@ async fn a_handler_of_a_stream_is_told_that_its_client_has_left() {
     for _ in 0..2 {
         let status = receiver.recv().await.unwrap();
         assert_eq!(status.code(), Code::UNAVAILABLE);
-        assert_eq!(status.message(), "the client has left: closed by the peer");
+        assert_eq!(status.message(), "the client has left: the peer closed it");
     }
 }

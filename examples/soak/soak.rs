@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
-use ttrpc_keepalive::{Keepalive, Listener};
+use ttrpc_keepalive::{Client, Keepalive, Listener};
 
 use crate::gauges;
 use crate::lanes::{LANES, Lanes, Tables};
@@ -153,18 +153,20 @@ impl Caller {
                 std::mem::forget(vec![1_u8; self.leak]);
                 work::call(&client, &mut dice).await
             };
-            if outcome.is_err()
-                && client
-                    .snapshot()
-                    .end()
-                    .is_some_and(|end| end.is_local_close())
-            {
+            if outcome.is_err() && was_aborted(&client).await {
                 self.done.cut_off.fetch_add(1, Relaxed);
             } else {
                 outcome?;
             }
         }
     }
+}
+
+/// Whether the connection was aborted. A call fails as soon as that is asked for, and its end is known
+/// a little later.
+async fn was_aborted(client: &Client) -> bool {
+    let end = tokio::time::timeout(Duration::from_secs(1), client.closed()).await;
+    end.is_ok_and(|end| end.is_local_close())
 }
 
 /// All that was seen over time.

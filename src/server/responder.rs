@@ -120,9 +120,10 @@ impl Responder {
         answered.is_some()
     }
 
-    /// Ends a call that has not begun, if its connection has ended.
+    /// Ends a call that has not begun, if its connection has ended. Not a stream: a client that has
+    /// sent all its messages may close, and what it has sent is to be taken all the same.
     pub(super) fn abandon(&mut self) -> bool {
-        if !self.shared.has_ended() {
+        if !matches!(self.duty, Duty::Response) || !self.shared.has_ended() {
             return false;
         }
         self.drop_answer();

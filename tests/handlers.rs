@@ -51,6 +51,28 @@ fn slow(options: MethodOptions) -> (ServerBuilder, Arc<Seen>) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_may_have_an_object_for_its_state() {
+    trait Greeting: Send + Sync {
+        fn words(&self) -> &'static str;
+    }
+    struct Polite;
+    impl Greeting for Polite {
+        fn words(&self) -> &'static str {
+            "good day"
+        }
+    }
+    let greeting: Arc<dyn Greeting> = Arc::new(Polite);
+    let service = Service::new(SERVICE, greeting)
+        .unary("Greet", |greeting, _, _: StringValue| async move {
+            Ok(text(greeting.words()))
+        });
+    let server = Server::builder().service(service).build().unwrap();
+    let client = pair(server, Client::builder(), 4096).0;
+    let reply: StringValue = client.call(SERVICE, "Greet", &text("")).await.unwrap();
+    assert_eq!(reply.value, "good day");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_methods_of_a_service_share_its_state() {
     struct Notes(std::sync::Mutex<Vec<String>>);
     impl Notes {

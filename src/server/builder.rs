@@ -174,7 +174,7 @@ impl ServerBuilder {
     }
 
     /// Serves the methods of a [`Service`], which share its state.
-    pub fn service<S>(mut self, service: Service<S>) -> Self {
+    pub fn service<S: ?Sized>(mut self, service: Service<S>) -> Self {
         let Parts {
             name: service,
             methods,

@@ -49,17 +49,20 @@ use crate::status::Status;
 /// # let _ = server; Ok(()) }
 /// ```
 ///
+/// The state may be a trait object, for one service with several implementations:
+/// `Service::new("demo.Echo", state)` with an `Arc<dyn Echo>` is a `Service<dyn Echo>`.
+///
 /// [`ServerBuilder`]: crate::ServerBuilder
 /// [`ServerBuilder::service`]: crate::ServerBuilder::service
 #[must_use = "a service does nothing until it is given to a server"]
-pub struct Service<S> {
+pub struct Service<S: ?Sized> {
     name: String,
     state: Arc<S>,
     methods: Vec<(String, Handler)>,
     options: Vec<(String, MethodOptions)>,
 }
 
-impl<S: Send + Sync + 'static> Service<S> {
+impl<S: ?Sized + Send + Sync + 'static> Service<S> {
     /// A service with no methods. `name` is its full name, as `demo.Echo`.
     pub fn new(name: &str, state: Arc<S>) -> Self {
         Self {
@@ -241,7 +244,7 @@ pub(super) struct Parts {
     pub(super) options: Vec<(String, MethodOptions)>,
 }
 
-impl<S> Service<S> {
+impl<S: ?Sized> Service<S> {
     pub(super) fn into_parts(self) -> Parts {
         Parts {
             name: self.name,
@@ -251,7 +254,7 @@ impl<S> Service<S> {
     }
 }
 
-impl<S> fmt::Debug for Service<S> {
+impl<S: ?Sized> fmt::Debug for Service<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
             .field("name", &self.name)

@@ -164,6 +164,18 @@ pub trait Transport: Send + 'static {
         Poll::Ready(Look::Blind)
     }
 
+    /// How much of what was taken from here the *process* at the other end has not read, or `None` if
+    /// that cannot be told: by TCP and by vsock, whose kernel takes the bytes whatever its processes
+    /// do, and on systems other than Linux.
+    ///
+    /// Counted as Linux counts, in buffers: each byte taken and unread counts for at least one, those
+    /// that the transport itself holds back among them, and a whole unread frame for 256 or more. A
+    /// value that is one too high is tolerated. It may only fall when that process reads, or when its
+    /// end is closed, which [`poll_look`](Self::poll_look) then sees: it is asked after this.
+    fn unread(&self) -> Option<usize> {
+        None
+    }
+
     /// Offers the kernel bytes that it refused before, past every cache. `None` if this transport
     /// cannot; then the last [`Transport::poll_write`] is believed.
     ///
@@ -279,6 +291,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Look> {
         (**self).poll_look(cx)
+    }
+
+    fn unread(&self) -> Option<usize> {
+        (**self).unread()
     }
 
     fn try_send(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {

@@ -205,6 +205,14 @@ impl Transport for Socket {
         })
     }
 
+    fn unread(&self) -> Option<usize> {
+        if self.family != Family::Unix {
+            return None;
+        }
+        let Descriptor { stream, .. } = self.descriptor().ok()?;
+        ttrpc_keepalive_unread::unread(stream).ok()
+    }
+
     fn try_send(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         let descriptor = self.descriptor();
         Some(descriptor.and_then(|descriptor| descriptor.send(&[IoSlice::new(bytes)])))

@@ -8,7 +8,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener as StdListener, UnixStream a
 
 use protobuf::well_known_types::wrappers::StringValue;
 use socket2::SockRef;
-use ttrpc_keepalive::transport::Transport;
+use ttrpc_keepalive::transport::{ByteStream, Transport};
 use ttrpc_keepalive::{Client, Context, Listener, PeerCredentials, Server, Socket};
 
 use super::support::*;
@@ -41,6 +41,26 @@ async fn sockets_of_the_standard_library_and_bare_descriptors_are_served_and_cal
     let server = echo().build().unwrap();
     tokio::spawn(async move { server.serve_connection(there).await });
     assert!(say(&client_of_fd(here)).await.is_ok());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_unix_socket_tells_what_is_unread_and_others_cannot() {
+    use std::io::{Read, Write};
+
+    let (mut here, mut there) = StdStream::pair().unwrap();
+    here.write_all(&[0; 18]).unwrap();
+    let unix = Socket::from_fd(here).unwrap();
+    assert!(unix.unread().unwrap() >= 256);
+    there.read_exact(&mut [0; 18]).unwrap();
+    assert_eq!(unix.unread(), Some(0));
+    assert_eq!(Box::new(unix).unread(), Some(0), "a box passes it through");
+
+    let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp = StdTcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert_eq!(Socket::from_fd(tcp).unwrap().unread(), None);
+    let (pipe, _other) = tokio::io::duplex(64);
+    assert_eq!(ByteStream::new(pipe).unread(), None);
 }
 
 // F2

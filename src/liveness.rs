@@ -202,8 +202,8 @@ impl Snapshot {
         self.age(self.known.since)
     }
 
-    /// How long ago the peer last gave evidence of life: a byte, or a write that moved again after
-    /// having been blocked.
+    /// How long ago the peer was last heard: a byte, or a write that moved again after having been
+    /// blocked.
     ///
     /// On TCP the latter proves only that the peer's kernel lives.
     pub fn silent_for(&self) -> Duration {
@@ -230,6 +230,30 @@ impl Snapshot {
     pub fn write_blocked_for(&self) -> Option<Duration> {
         let since = self.known.view.write_blocked_since?;
         Some(self.age(since))
+    }
+
+    /// Whether the kernel tells what the peer's process has read, as that of Linux does on unix sockets,
+    /// and this side listens to it ([`Keepalive::read_receipts`](keepalive::Keepalive::read_receipts)).
+    ///
+    /// This and [`support`](Self::support) are two questions: one is what the peer knows, the other what
+    /// can be seen without its help.
+    pub fn receipts(&self) -> bool {
+        self.known.view.receipts
+    }
+
+    /// How long ago the peer's process is known to have read what was sent. `None` if the kernel was
+    /// not asked, or tells nothing.
+    ///
+    /// Of a peer that does not answer PING it is evidence of life, though
+    /// [`silent_for`](Self::silent_for) grows on.
+    pub fn read_ago(&self) -> Option<Duration> {
+        self.known.view.last_read.map(|since| self.age(since))
+    }
+
+    /// For how long something has been there that nobody had read when the kernel was last asked, and
+    /// nothing was heard since. `None` if there was nothing.
+    pub fn unread_for(&self) -> Option<Duration> {
+        self.known.view.unread_since.map(|since| self.age(since))
     }
 
     /// Whether the peer's newest PONG said that its handlers do not run.

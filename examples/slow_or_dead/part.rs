@@ -103,7 +103,7 @@ impl<'a> Part<'a> {
                     ConnectionError::Dead {
                         reason: DeadReason::Silent,
                         evidence,
-                    } => Some((entry.at, *evidence)),
+                    } => Some((entry.at, **evidence)),
                     _ => None,
                 },
                 _ => None,

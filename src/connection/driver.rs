@@ -34,7 +34,7 @@ use super::shared::Shared;
 use super::side::SideDriver;
 use super::state::{Closing, Rest, Side, SleepRequest};
 use crate::error::ConnectionError;
-use crate::keepalive::Look;
+use crate::keepalive::{Look, Unread};
 use crate::liveness::Shown;
 use crate::transport::{self, Transport};
 use crate::tuning::{LOOK_PATIENCE, LOOK_PAUSE, LOOK_TURNS, REST_PATIENCE};
@@ -281,6 +281,8 @@ impl<S: SideDriver> Driver<S> {
     /// was silent*. The clock was read before.
     fn look(&mut self, cx: &mut Context<'_>, reading: Reading) -> LookResult {
         let write_refused = self.offer();
+        // In this order: what a peer leaves unread that closes is gone when its end is found.
+        let unread = self.unread();
         let looked = self.drained(cx, reading);
         if let LookResult::Yield | LookResult::Wait = looked {
             return looked;
@@ -291,11 +293,31 @@ impl<S: SideDriver> Driver<S> {
         let look = Look {
             drained: looked != LookResult::Undecided,
             write_refused,
+            unread,
         };
         // Behind the look, which may have found bytes for others.
         let heard = self.last_heard();
         self.shared.lock().handle_look(self.now, heard, look);
         looked
+    }
+
+    /// Asks what the peer has not read of what was written. No handle writes meanwhile: this task is awake.
+    fn unread(&self) -> Unread {
+        let written = {
+            let state = self.shared.lock();
+            state.machine.asks_unread().then(|| state.written())
+        };
+        let Some(Some((written, written_at))) = written else {
+            return Unread::NotAsked;
+        };
+        match self.transport.unread() {
+            Some(held) => Unread::Known {
+                held: u64::try_from(held).unwrap_or(u64::MAX),
+                written,
+                written_at,
+            },
+            None => Unread::Unknown,
+        }
     }
 
     /// Gives the scheduler one turn: a look that is due then reads again, with a clock read anew.

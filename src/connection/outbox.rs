@@ -161,6 +161,8 @@ pub(super) struct Outbox {
     /// An emptied batch, kept so that the next one takes no memory.
     spare: VecDeque<Queued>,
     writes: Writes,
+    /// Bytes that were taken in all.
+    written: u64,
 }
 
 /// Frames taken out of the outbox by the one who writes them.
@@ -367,6 +369,11 @@ impl Outbox {
         }
     }
 
+    /// Bytes that were taken in all. Those of a batch that is out are not among them.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Takes what is to be written next. `None` if there is nothing, or somebody is writing.
     pub(super) fn begin(&mut self) -> Option<Batch> {
         if !self.is_ready() {
@@ -425,6 +432,7 @@ impl Outbox {
         if batch.taken > 0 && !self.holds {
             self.writes.taken = Some(now);
         }
+        self.written += u64::try_from(batch.taken).unwrap_or_default();
         let unanswered = self.ping_out.take().and(batch.written_ping);
         self.unflushed_ping = unanswered.or(self.unflushed_ping);
         let mut begun = if batch.begun {

@@ -60,6 +60,7 @@ impl<S: SideDriver> Connection<S> {
             moved = transport.enter();
         }
         let mut machine = Machine::new(keepalive, S::Side::ROLE, seed());
+        machine.handle_receipts(transport.unread().is_some());
         machine.handle_connected(Duration::ZERO);
         let spread = Spread::new(seed());
         let state = State::new(

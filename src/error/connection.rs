@@ -56,7 +56,7 @@ pub enum ConnectionError {
         /// What it was convicted for.
         reason: DeadReason,
         /// What was known at that moment.
-        evidence: Evidence,
+        evidence: Box<Evidence>,
     },
     /// The client made no request in the time it has for that
     /// ([`first_request_timeout`](crate::ServerBuilder::first_request_timeout)).

@@ -224,7 +224,7 @@ impl Error {
 
 /// A call that ran out of time, with what is known about the peer at that moment.
 #[derive(Debug, thiserror::Error)]
-#[error("deadline exceeded: {verdict}{} ({evidence}){}", Reason(*.room), Reason(.status.as_ref()))]
+#[error("deadline exceeded: {}{} ({evidence}){}", told(self), Reason(*.room), Reason(.status.as_ref()))]
 pub struct DeadlineError {
     pub(crate) timeout: Option<Duration>,
     pub(crate) verdict: Verdict,
@@ -236,6 +236,16 @@ pub struct DeadlineError {
     #[source]
     pub(crate) status: Option<Status>,
     pub(crate) late_answer: Option<LateAnswer>,
+}
+
+/// The verdict in words. *Alive* would say too much of a peer that was only seen to read.
+fn told(late: &DeadlineError) -> String {
+    let slow = late.verdict == Verdict::Slow && late.status.is_none();
+    if slow && late.evidence.only_reads() {
+        "the peer's process reads, its answer is late; it cannot be asked for more".to_owned()
+    } else {
+        late.verdict.to_string()
+    }
 }
 
 impl DeadlineError {

@@ -38,6 +38,8 @@ pub struct Keepalive {
     lead: Duration,
     jitter: u8,
     peer_support: PeerSupport,
+    read_receipts: bool,
+    watch_by_receipts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +107,8 @@ impl Keepalive {
             lead: Duration::from_millis(250),
             jitter: 0,
             peer_support: PeerSupport::Learn,
+            read_receipts: true,
+            watch_by_receipts: false,
         }
     }
 
@@ -176,6 +180,39 @@ impl Keepalive {
         self
     }
 
+    /// Whether a peer that does not answer PING is judged by what its process reads, where the kernel
+    /// tells: on unix sockets, by Linux. True by default.
+    ///
+    /// A call to such a peer that is about to be late then sends it one PING, unless something lies
+    /// unread anyway. It ignores the PING, but that it was read shows that its process runs, and the
+    /// verdict is *slow*; that nobody has read it makes it *not reading*. ttrpc-rust writes a line to
+    /// its log for each such PING, which is why this can be turned off; then the verdict on such a peer
+    /// is *unknown*, as it is on other transports.
+    ///
+    /// It proves that the process at the other end of this socket reads. It proves nothing of a
+    /// handler, nor of what is behind a proxy. A peer that reads on the thread that its handlers block
+    /// does not read, and lives.
+    #[must_use]
+    pub const fn read_receipts(mut self, yes: bool) -> Self {
+        self.read_receipts = yes;
+        self
+    }
+
+    /// Whether a connection that is watched with [`every`](Self::every) is watched by what the peer's
+    /// process reads, too. False by default, and of no effect without
+    /// [`read_receipts`](Self::read_receipts) or where the kernel does not tell.
+    ///
+    /// A peer that does not answer PING is then sent one after each interval without a sign of life,
+    /// to be read. If that, or anything else, lies unread for the [`timeout`](Self::timeout) (or the
+    /// [`write_stall`](Self::write_stall) that was set) the peer is found dead as *not reading*,
+    /// long before its socket is full. Of a large write only pieces of some 32 KiB are seen to be
+    /// read: a peer that takes less than that in this time should not be watched so.
+    #[must_use]
+    pub const fn watch_by_receipts(mut self, yes: bool) -> Self {
+        self.watch_by_receipts = yes;
+        self
+    }
+
     /// Checks that all values are in range.
     ///
     /// # Errors
@@ -215,6 +252,8 @@ impl Keepalive {
             probe_before_deadline: self.lead.max(LEAD_FLOOR),
             jitter: self.jitter.min(JITTER_CEILING),
             peer_support: self.peer_support,
+            read_receipts: self.read_receipts,
+            watch_by_receipts: self.watch_by_receipts,
         }
     }
 
@@ -248,6 +287,10 @@ pub struct KeepaliveSettings {
     pub jitter: u8,
     /// [`Keepalive::peer_support`].
     pub peer_support: PeerSupport,
+    /// [`Keepalive::read_receipts`].
+    pub read_receipts: bool,
+    /// [`Keepalive::watch_by_receipts`].
+    pub watch_by_receipts: bool,
 }
 
 impl Default for Keepalive {

@@ -12,6 +12,7 @@ use self::interval::Interval;
 use self::round_trip::RoundTrip;
 use super::attended::Attended;
 use super::events::Events;
+use super::receipts::Receipts;
 use super::{
     Counters, DeadReason, Keepalive, KeepaliveSettings, PeerSupport, Role, State, Support,
 };
@@ -37,21 +38,22 @@ const BREATH: Duration = Duration::from_millis(1);
 /// 2. Read from the socket; report [`handle_bytes`](Self::handle_bytes) for each read that returned
 ///    some, before the frames in them.
 /// 3. Write; report blocked writes, progress and the PING's last byte.
-/// 4. If [`look_due`](Self::look_due), ask the kernel and report
-///    [`handle_look`](Self::handle_look). Then [`handle_timeout`](Self::handle_timeout). Only these
+/// 4. If [`look_due`](Self::look_due), ask the kernel, also what is unread if
+///    [`asks_unread`](Self::asks_unread), and report [`handle_look`](Self::handle_look). Then [`handle_timeout`](Self::handle_timeout). Only these
 ///    two ask of themselves: what was due before the read may not be any more.
 /// 5. Drain [`poll_event`](Self::poll_event) after each input, put the PING of
 ///    [`poll_ping`](Self::poll_ping) ahead of data, and sleep until
 ///    [`poll_timeout`](Self::poll_timeout) at the latest.
 ///
-/// Four deadlines hide behind [`poll_timeout`](Self::poll_timeout):
+/// Five deadlines hide behind [`poll_timeout`](Self::poll_timeout):
 ///
 /// | deadline | how long | set when | fired means | cleared when |
 /// |---|---|---|---|---|
-/// | PING due | the interval, lengthened by the jitter | evidence, or a PING, on a watched connection | a PING is wanted | it is wanted, or nobody watches |
+/// | PING due | the interval, lengthened by the jitter | evidence, or a PING, on a watched connection | a PING is wanted; if it is watched by receipts, look first | it is wanted, or nobody watches |
+/// | ask the kernel | the interval | the kernel is asked, on a connection watched by receipts | look at what is unread | the transport cannot tell, nobody watches |
 /// | ask again | the interval (10 s without one), doubled each time | a PING to a peer of unknown support | the same PING is wanted again | support is known |
 /// | look at the trial | a quarter of the timeout | the PING is flushed, or a look before | look for bytes | evidence, conviction, nobody watches |
-/// | look at the blocked write | a quarter of the write stall | a write is blocked, or a look before | try to write | bytes are taken, or received unless a write stall was set; conviction, nobody watches |
+/// | look at the blocked write, and on a connection watched by receipts at what is unread | a quarter of the write stall | a write is blocked, something is or may be unread, or a look before | try to write, ask what is unread | bytes are taken or read, or received unless a write stall was set; conviction, nobody watches |
 #[derive(Debug)]
 pub struct Machine {
     settings: KeepaliveSettings,
@@ -59,6 +61,8 @@ pub struct Machine {
     /// it.
     now: Duration,
     last_run: Duration,
+    /// A call is between `ask_at` and its deadline.
+    near: bool,
 
     life: Life,
     closed: bool,
@@ -90,6 +94,7 @@ pub struct Machine {
     pong_flags: wire::Flags,
     round_trip: RoundTrip,
 
+    receipts: Receipts,
     blocked_since: Option<Duration>,
     write_stall: Option<Attended>,
 
@@ -152,6 +157,7 @@ impl Machine {
             settings,
             now: Duration::ZERO,
             last_run: Duration::ZERO,
+            near: false,
             life: Life::Alive,
             closed: false,
             support: match settings.peer_support {
@@ -180,6 +186,7 @@ impl Machine {
             pong_at: None,
             pong_flags: wire::Flags::NONE,
             round_trip: RoundTrip::default(),
+            receipts: Receipts::default(),
             blocked_since: None,
             write_stall: None,
             doubted: false,

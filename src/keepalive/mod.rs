@@ -22,13 +22,15 @@
 //!                     └─────any byte, conviction, nobody waits─────┘
 //! ```
 //!
-//! Three ideas carry it:
+//! Four ideas carry it:
 //!
 //! - **Any byte is life**, whatever frame it belongs to, and so is a write that moves again.
 //! - **A timer that fired is not a peer that was silent.** Only looks at the socket count, each for
 //!   a quarter of the timeout at most, and a late one gives time back to the peer.
 //! - **A call that runs out of time gets a [`Verdict`]**, prepared by a PING shortly before its
 //!   deadline.
+//! - **A peer that cannot be asked may still be seen to read**: where the kernel tells what its
+//!   process has not read, a PING that it ignores is a question all the same.
 //!
 //! Limits: a PONG proves that the peer's driver runs, not that its application is well. And a live
 //! peer that does not run for longer than the timeout is convicted; no observer can repair that.
@@ -39,6 +41,7 @@ mod deadline;
 mod deadlines;
 mod events;
 mod machine;
+mod receipts;
 mod slot;
 mod state;
 mod verdict;
@@ -50,6 +53,6 @@ pub use deadlines::{Deadlines, Expired, Writes};
 pub use events::{Counters, Event};
 pub use machine::Machine;
 pub use slot::{Reply, ReplySlot};
-pub use state::{DeadReason, Look, Peer, Role, State, Support};
+pub use state::{DeadReason, Look, Peer, Role, State, Support, Unread};
 pub use verdict::{Evidence, Facts, Unknown, Verdict, WriteFacts, judge};
 pub use view::View;

@@ -1,6 +1,7 @@
 //! The words the machine speaks: states, what is known of a peer, and what a look found.
 
 use std::fmt;
+use std::time::Duration;
 
 /// What is believed of the peer of a connection that is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -20,8 +21,10 @@ pub enum State {
 pub enum DeadReason {
     /// It left a PING without any sign of life.
     Silent,
-    /// Its kernel took nothing of what we wanted to write. It may live all the same where a
-    /// [`write_stall`](super::Keepalive::write_stall) was set.
+    /// Its kernel took nothing of what we wanted to write, or, on a connection that is
+    /// [watched by receipts](super::Keepalive::watch_by_receipts), its process has read nothing of what
+    /// it took. It may live all the same where a [`write_stall`](super::Keepalive::write_stall) was
+    /// set.
     NotReading,
 }
 
@@ -75,11 +78,38 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_structs,
-    reason = "two answers that the driver must give, none may be forgotten"
+    reason = "three answers that the driver must give, none may be forgotten"
 )]
 pub struct Look {
     /// The kernel had no more bytes for us. Bytes that were found are reported before the look.
     pub drained: bool,
     /// A bare send of the bytes that were blocked was refused again.
     pub write_refused: bool,
+    /// What the peer's process has not read of what was written.
+    pub unread: Unread,
+}
+
+/// The kernel's answer to how much of what was written a process has read. It is asked before the
+/// look for bytes: a peer that has closed leaves nothing unread either, and then its end is found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "an answer more is a rule more, and every driver must choose"
+)]
+pub enum Unread {
+    /// It was not asked: [`Machine::asks_unread`](super::Machine::asks_unread) did not want it, or a
+    /// write was under way, and nobody can say whether it is among what is unread.
+    NotAsked,
+    /// This transport cannot tell. It is not asked again.
+    Unknown,
+    /// It has told.
+    Known {
+        /// What is unread, as [`Transport::unread`](crate::transport::Transport::unread) counts.
+        held: u64,
+        /// Bytes that were written on this connection until the kernel was asked; those of which that
+        /// is not certain are not among them.
+        written: u64,
+        /// When the last of them were written, or a little earlier; `None` before the first.
+        written_at: Option<Duration>,
+    },
 }

@@ -27,13 +27,15 @@ pub(super) fn is_stall(gap: Duration, lead: Duration) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// The peer lives: it gave a sign of life just now, and the answer is late.
+    /// The peer lives: it gave a sign of life just now, and the answer is late. Of a peer that does
+    /// not answer PING that sign may be that its process reads, see [`Evidence::only_reads`].
     Slow,
     /// The peer lives and says itself that its handlers do not run.
     HandlersStalled,
     /// The peer was asked, had time to answer, and said nothing.
     Unresponsive,
-    /// The peer's kernel takes no byte of what we want to write.
+    /// The peer's kernel takes no byte of what we want to write, or, of a peer that does not answer
+    /// PING, its process reads nothing of what the kernel took.
     NotReading,
     /// The request still waits, behind other bytes of ours, which the peer does read, or for another
     /// call to end.
@@ -48,9 +50,11 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unknown {
-    /// The PING, or the write that is refused, has not been out long enough to expect an answer.
+    /// The PING, or the write that is refused, has not been out long enough to expect an answer, or
+    /// has not lain unread for so long.
     TooEarly,
-    /// The peer is not known to answer a PING, or this side sends none.
+    /// The peer is not known to answer a PING, or this side sends none, and the kernel does not tell
+    /// whether it reads.
     NoSupport,
     /// The stream did not say in time whether the answer has come, as one side of a multiplexer whose
     /// owner is busy.
@@ -116,7 +120,10 @@ pub struct Facts {
     pub taken_since_asked: bool,
     /// For how long the kernel has taken nothing, if a write is blocked.
     pub refused_for: Option<Duration>,
-    /// A sign of life came not longer than 25 ms before `ask_at`.
+    /// The peer's process has read since `ask_at`, as the kernel told.
+    pub read_since_asked: bool,
+    /// A sign of life came not longer than 25 ms before `ask_at`. Of a peer that is not known to
+    /// answer PING, that its process reads is one.
     pub fresh_evidence: bool,
     /// The newest PONG came in that time too and said that handlers are stalled.
     pub handlers_stalled: bool,
@@ -129,6 +136,8 @@ pub struct Facts {
     /// For how long the PING that is out was waited for while this side was looking, if one is
     /// out.
     pub attended: Option<Duration>,
+    /// For how long written bytes have lain unread while this side was looking, if some do.
+    pub unread: Option<Duration>,
     /// The smoothed round trip, if one was measured.
     pub smoothed_rtt: Option<Duration>,
 }
@@ -148,7 +157,7 @@ pub fn judge(facts: &Facts) -> Verdict {
     if !facts.written {
         return match facts.refused_for {
             _ if stalled && !facts.offered_since_asked => Verdict::LocalStall,
-            _ if facts.taken_since_asked => Verdict::NotSent,
+            _ if facts.taken_since_asked || facts.read_since_asked => Verdict::NotSent,
             Some(refused_for) if refused_for >= patience => Verdict::NotReading,
             _ => Verdict::Unknown(Unknown::TooEarly),
         };
@@ -164,7 +173,11 @@ pub fn judge(facts: &Facts) -> Verdict {
         return Verdict::LocalStall;
     }
     if !facts.can_ask {
-        return Verdict::Unknown(Unknown::NoSupport);
+        return match facts.unread {
+            Some(unread) if unread >= patience => Verdict::NotReading,
+            Some(_) => Verdict::Unknown(Unknown::TooEarly),
+            None => Verdict::Unknown(Unknown::NoSupport),
+        };
     }
     match facts.attended {
         Some(attended) if attended >= patience => Verdict::Unresponsive,
@@ -176,7 +189,8 @@ pub fn judge(facts: &Facts) -> Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Evidence {
-    /// Time since the last sign of life, or since the connection began if there was none.
+    /// Time since the last byte that was received, or the last write that moved again; since the
+    /// connection began if there was neither.
     pub silent_for: Duration,
     /// The newest round trip that was measured.
     pub rtt: Option<Duration>,
@@ -186,12 +200,28 @@ pub struct Evidence {
     pub awaiting_pong_for: Option<Duration>,
     /// For how long the kernel has taken nothing of what we want to write.
     pub write_blocked_for: Option<Duration>,
+    /// Whether the kernel tells what the peer's process has read, and this side listens to it. This and
+    /// [`support`](Self::support) are two questions.
+    pub receipts: bool,
+    /// Time since the peer's process is known to have read, as the kernel told last.
+    pub read_ago: Option<Duration>,
+    /// For how long written bytes have been there that nobody had read when the kernel was last asked.
+    pub unread_for: Option<Duration>,
     /// The newest PONG said that the peer's handlers are stalled.
     pub handlers_stalled: bool,
     /// The newest pause of this side that was noticed.
     pub local_stall: Option<Duration>,
     /// Whether the peer knows PING.
     pub support: Support,
+}
+
+impl Evidence {
+    /// Whether the newest sign of life is that the peer's process reads, of a peer that cannot be asked
+    /// for more. It says nothing of a handler, nor of anything behind a proxy.
+    #[must_use]
+    pub fn only_reads(&self) -> bool {
+        self.support != Support::Yes && self.read_ago.is_some_and(|ago| ago <= self.silent_for)
+    }
 }
 
 impl fmt::Display for Evidence {
@@ -206,6 +236,12 @@ impl fmt::Display for Evidence {
         }
         if let Some(blocked) = self.write_blocked_for {
             write!(f, ", write refused for {:.2} s", blocked.as_secs_f64())?;
+        }
+        if let Some(unread) = self.unread_for {
+            let unread = unread.as_secs_f64();
+            write!(f, ", nobody has read what was sent for {unread:.2} s")?;
+        } else if let Some(read) = self.read_ago {
+            write!(f, ", read what was sent {:.2} s ago", read.as_secs_f64())?;
         }
         if self.handlers_stalled {
             f.write_str(", handlers stalled")?;
@@ -232,12 +268,14 @@ mod tests {
         offered_since_asked: true,
         taken_since_asked: true,
         refused_for: None,
+        read_since_asked: false,
         fresh_evidence: false,
         handlers_stalled: false,
         longest_gap: ms(125),
         lead: ms(250),
         can_ask: true,
         attended: Some(ms(250)),
+        unread: None,
         smoothed_rtt: Some(ms(10)),
     };
 
@@ -467,6 +505,50 @@ mod tests {
                 },
                 EARLY,
             ),
+            (
+                "unread",
+                Facts {
+                    can_ask: false,
+                    unread: Some(ms(62)),
+                    ..SILENT
+                },
+                EARLY,
+            ),
+            (
+                "unread for a quarter lead",
+                Facts {
+                    can_ask: false,
+                    unread: Some(ms(63)),
+                    ..SILENT
+                },
+                Verdict::NotReading,
+            ),
+            (
+                "unread, and a pause of ours",
+                Facts {
+                    can_ask: false,
+                    unread: Some(ms(250)),
+                    longest_gap: ms(126),
+                    ..SILENT
+                },
+                Verdict::LocalStall,
+            ),
+            (
+                "unread by a peer that answers PINGs",
+                Facts {
+                    unread: Some(ms(250)),
+                    ..SILENT
+                },
+                Verdict::Unresponsive,
+            ),
+            (
+                "refused, and it reads",
+                Facts {
+                    read_since_asked: true,
+                    ..UNWRITTEN
+                },
+                Verdict::NotSent,
+            ),
         ];
         for (name, facts, verdict) in table {
             assert_eq!(judge(&facts), verdict, "{name}");
@@ -481,6 +563,9 @@ mod tests {
             smoothed_rtt: None,
             awaiting_pong_for: Some(ms(250)),
             write_blocked_for: None,
+            receipts: true,
+            read_ago: None,
+            unread_for: None,
             handlers_stalled: false,
             local_stall: None,
             support: Support::Yes,
@@ -489,6 +574,19 @@ mod tests {
             evidence.to_string(),
             "nothing heard for 1.98 s, PING unanswered for 0.25 s"
         );
+        evidence.read_ago = Some(ms(250));
+        assert!(
+            evidence
+                .to_string()
+                .ends_with(", read what was sent 0.25 s ago")
+        );
+        evidence.unread_for = Some(ms(1800));
+        assert!(
+            evidence
+                .to_string()
+                .ends_with(", nobody has read what was sent for 1.80 s")
+        );
+        (evidence.read_ago, evidence.unread_for) = (None, None);
         evidence.write_blocked_for = Some(ms(1500));
         evidence.handlers_stalled = true;
         evidence.local_stall = Some(ms(5000));

@@ -16,7 +16,8 @@ pub struct View {
     pub support: Support,
     /// The summary to decide by.
     pub peer: Peer,
-    /// The last sign of life, or the connection's beginning if there was none.
+    /// The last byte that was received, or the last write that moved again after having been
+    /// blocked; the connection's beginning if there was neither.
     pub last_evidence: Duration,
     /// The newest round trip that was measured.
     pub rtt: Option<Duration>,
@@ -26,6 +27,13 @@ pub struct View {
     pub awaiting_pong_since: Option<Duration>,
     /// Since when the kernel has taken nothing of what we want to write.
     pub write_blocked_since: Option<Duration>,
+    /// Whether the kernel tells what the peer's process has read, and this side listens to it.
+    pub receipts: bool,
+    /// An instant at or after which the peer's process has read, as the kernel told last.
+    pub last_read: Option<Duration>,
+    /// When something was written that nobody had read when the kernel was last asked, unless bytes
+    /// have come since.
+    pub unread_since: Option<Duration>,
     /// What the newest PONG said of its side.
     pub pong_flags: Flags,
     /// The newest pause of this side that was noticed.
@@ -47,6 +55,9 @@ impl View {
             smoothed_rtt: self.smoothed_rtt,
             awaiting_pong_for: self.awaiting_pong_since.map(age),
             write_blocked_for: self.write_blocked_since.map(age),
+            receipts: self.receipts,
+            read_ago: self.last_read.map(age),
+            unread_for: self.unread_since.map(age),
             handlers_stalled: self.pong_flags.contains(Flags::HANDLERS_STALLED),
             local_stall: self.local_stall,
             support: self.support,

@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{
-    CallDeadline, DeadReason, Event, Keepalive, Look, Machine, Role, State, Verdict, WriteFacts,
+    CallDeadline, DeadReason, Event, Keepalive, Look, Machine, Role, State, Unread, Verdict,
+    WriteFacts,
 };
 use ttrpc_keepalive::wire::Flags;
 
@@ -381,6 +382,7 @@ impl End {
             Look {
                 drained: !unread,
                 write_refused,
+                unread: Unread::NotAsked,
             },
         );
         self.note_events(incoming, now);

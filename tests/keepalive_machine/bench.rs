@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{
-    DeadReason, Event, Keepalive, Look, Machine, Role, State, WriteFacts,
+    DeadReason, Event, Keepalive, Look, Machine, Role, State, Unread, WriteFacts,
 };
 use ttrpc_keepalive::wire::Flags;
 
@@ -61,6 +61,7 @@ pub(crate) fn look(machine: &mut Machine, now: Duration) {
         Look {
             drained: true,
             write_refused: true,
+            unread: Unread::NotAsked,
         },
     );
 }

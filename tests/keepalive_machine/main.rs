@@ -8,6 +8,7 @@
 mod bench;
 mod idle;
 mod observer;
+mod receipts;
 mod report;
 mod support;
 mod timers;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::keepalive::{Event, Look, State};
+use ttrpc_keepalive::keepalive::{Event, Look, State, Unread};
 
 use super::bench::{
     SILENT, answer, drain, due_ping, every_second, known, look, looks, ms, write_ping,
@@ -174,6 +174,7 @@ fn look_that_found_bytes_never_convicts() {
             Look {
                 drained: false,
                 write_refused: false,
+                unread: Unread::NotAsked,
             },
         );
         machine.handle_timeout(ms(at));

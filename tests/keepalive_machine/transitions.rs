@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::bench::{answer, due_ping, every_second, known, looks, ms, write_ping};
-use ttrpc_keepalive::keepalive::{DeadReason, Look, Machine, OnSilence, Peer, State, Verdict};
+use ttrpc_keepalive::keepalive::{
+    DeadReason, Look, Machine, OnSilence, Peer, State, Unread, Verdict,
+};
 
 /// The states, as far as they can be told from outside. The connection is watched by its one call,
 /// and the peer known.
@@ -99,6 +101,7 @@ fn every_state_meets_every_input() {
     const QUIET: Look = Look {
         drained: true,
         write_refused: false,
+        unread: Unread::NotAsked,
     };
     let columns = [
         Dormant, Waiting, Queued, Trial, Suspect, Overdue, Dead, Closed,

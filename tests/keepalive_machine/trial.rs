@@ -1,6 +1,6 @@
 //! A PING on trial, its answers, and the end.
 
-use ttrpc_keepalive::keepalive::{Keepalive, Look, Machine, Peer, Role, State, Verdict};
+use ttrpc_keepalive::keepalive::{Keepalive, Look, Machine, Peer, Role, State, Unread, Verdict};
 use ttrpc_keepalive::wire::Flags;
 
 use super::bench::{SILENT, answer, due_ping, every_second, known, look, looks, ms, write_ping};
@@ -87,6 +87,7 @@ fn byte_at_the_instant_of_the_last_look_saves_the_peer() {
         Look {
             drained: false,
             write_refused: false,
+            unread: Unread::NotAsked,
         },
     );
     machine.handle_bytes(ms(2000));

@@ -1,6 +1,6 @@
 //! Writes that are refused.
 
-use ttrpc_keepalive::keepalive::{DeadReason, Keepalive, Look, Machine, Peer, Role, State};
+use ttrpc_keepalive::keepalive::{DeadReason, Keepalive, Look, Machine, Peer, Role, State, Unread};
 
 use std::time::Duration;
 
@@ -68,6 +68,7 @@ fn write_taken_at_the_first_try_after_our_pause_convicts_nobody() {
         Look {
             drained: true,
             write_refused: false,
+            unread: Unread::NotAsked,
         },
     );
     assert_eq!(
@@ -147,6 +148,7 @@ fn bytes_that_a_look_finds_and_a_read_does_not_keep_the_peer_alive() {
         let waits = Look {
             drained: false,
             write_refused: true,
+            unread: Unread::NotAsked,
         };
         let convicted = (1..5000).map(ms).find(|&now| {
             machine.handle_look(now, waits);
@@ -171,6 +173,7 @@ fn parked_reader_does_not_stop_the_write_stall() {
             Look {
                 drained: false,
                 write_refused: true,
+                unread: Unread::NotAsked,
             },
         );
     }

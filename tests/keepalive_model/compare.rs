@@ -48,6 +48,17 @@ pub(crate) fn compare(choice: u8, steps: &[Step]) -> Checked {
             "{}",
             context()
         );
+        let read = (evidence.read_ago.map(nanos), evidence.unread_for.map(nanos));
+        assert_eq!(
+            (seen.asks_unread, evidence.receipts, read),
+            (
+                model.asks_unread(),
+                model.receipts(),
+                (ago(model.read), ago(model.unread()))
+            ),
+            "{}",
+            context()
+        );
         assert_eq!(
             (evidence.rtt.map(nanos), evidence.smoothed_rtt.map(nanos)),
             (model.rtt, model.smoothed),

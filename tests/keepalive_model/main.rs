@@ -13,7 +13,7 @@ mod operations;
 use std::time::Duration;
 
 use compare::compare;
-use operations::{Checked, Operation, Step, VERDICTS, When, decode};
+use operations::{Checked, Operation, Step, VERDICTS, When, decode, unread};
 use proptest::prelude::*;
 
 fn when() -> impl Strategy<Value = When> {
@@ -50,8 +50,10 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Operation::Parked),
         2 => Just(Operation::Resumed),
         4 => lead.prop_map(|lead| Operation::Run { lead }),
-        24 => (prop::bool::weighted(0.9), any::<bool>())
-            .prop_map(|(drained, write_refused)| Operation::Look { drained, write_refused }),
+        24 => (prop::bool::weighted(0.9), any::<bool>(), any::<u8>())
+            .prop_map(|(drained, write_refused, argument)| {
+                Operation::Look { drained, write_refused, unread: unread(argument) }
+            }),
         4 => Just(Operation::Timeout),
         2 => prop::sample::select(&VERDICTS[..]).prop_map(Operation::Verdict),
     ]
@@ -106,12 +108,16 @@ fn random_lists_reach_every_state() {
     let mut runner = TestRunner::deterministic();
     let (mut suspects, mut silent, mut not_reading, mut recoveries, mut stalls, mut pongs) =
         (0, 0, 0, 0, 0, 0);
-    for _ in 0..200 {
+    let (mut receipts, mut unread) = (0, 0);
+    for _ in 0..300 {
         let (choice, steps) = (any::<u8>(), steps())
             .new_tree(&mut runner)
             .unwrap()
             .current();
-        let counters = compare(choice, &steps).seen().counters;
+        let checked = compare(choice, &steps);
+        let counters = checked.seen().counters;
+        receipts += checked.receipts;
+        unread += checked.unread;
         suspects += counters.suspect_entries;
         silent += counters.convictions_silent;
         not_reading += counters.convictions_not_reading;
@@ -119,7 +125,18 @@ fn random_lists_reach_every_state() {
         stalls += counters.local_stalls;
         pongs += counters.pongs_received;
     }
-    let reached = [suspects, silent, not_reading, recoveries, stalls, pongs];
-    println!("suspect, silent, not reading, recovered, stalled, PONGs: {reached:?}");
+    let reached = [
+        suspects,
+        silent,
+        not_reading,
+        recoveries,
+        stalls,
+        pongs,
+        receipts,
+        unread,
+    ];
+    println!(
+        "suspect, silent, not reading, recovered, stalled, PONGs, receipts, unread: {reached:?}"
+    );
     assert!(reached.iter().all(|&count| count >= 10), "{reached:?}");
 }

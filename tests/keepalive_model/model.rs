@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::keepalive::{DeadReason, Peer, Role, State, Support, Unknown, Verdict};
+use ttrpc_keepalive::keepalive::{
+    DeadReason, Peer, Role, State, Support, Unknown, Unread, Verdict,
+};
 
 use super::operations::{Operation, keepalive};
 
@@ -78,6 +80,18 @@ pub(crate) struct Model {
     parked: bool,
     blocked: Option<u128>,
 
+    by_receipts: bool,
+    near: bool,
+    /// Whether the kernel tells what is unread.
+    tells: bool,
+    /// When it was asked last, what it held, and what was written until then.
+    kernel: Option<(u128, u64, u64)>,
+    pub(crate) read: Option<u128>,
+    /// When it was asked last, in time that does not go back.
+    asked: Option<u128>,
+    /// When the newest of what was unread was written.
+    unread: Option<u128>,
+
     number: u64,
     queued: bool,
     handed: bool,
@@ -149,6 +163,13 @@ impl Model {
             probes: 0,
             parked: false,
             blocked: None,
+            by_receipts: choice & 128 != 0,
+            near: false,
+            tells: true,
+            kernel: None,
+            read: None,
+            asked: None,
+            unread: None,
             number: 0,
             queued: false,
             handed: false,
@@ -191,8 +212,9 @@ impl Model {
         self.heard.unwrap_or(self.begun)
     }
 
-    pub(crate) const fn awaiting(&self) -> Option<u128> {
-        self.flushed
+    /// Nobody waits for an answer of a peer that gives none.
+    pub(crate) fn awaiting(&self) -> Option<u128> {
+        self.flushed.filter(|_| self.support != Support::No)
     }
 
     pub(crate) const fn blocked(&self) -> Option<u128> {
@@ -200,10 +222,95 @@ impl Model {
     }
 
     pub(crate) fn look_due(&self, now: u128) -> bool {
-        [self.trial, self.stall]
-            .into_iter()
-            .flatten()
-            .any(|clock| clock.due() <= now)
+        let mut clocks = [self.trial, self.stall].into_iter().flatten();
+        let near = self.near && !self.can_ask() && self.asks_unread();
+        let each_interval = self.watched_by_receipts() && {
+            let asked = self.asked.unwrap_or(self.begun);
+            let before_ping = self.support != Support::Yes && self.periodic(now);
+            before_ping || self.interval.is_some_and(|gap| asked + gap <= now)
+        };
+        clocks.any(|clock| clock.due() <= now) || near || each_interval
+    }
+
+    pub(crate) fn asks_unread(&self) -> bool {
+        let judged = self.blocked.is_some() || (self.near && !self.can_ask());
+        !self.over() && self.tells && (judged || self.watched_by_receipts())
+    }
+
+    pub(crate) fn receipts(&self) -> bool {
+        self.tells
+    }
+
+    /// What is told of what lies unread, which bytes that came later take back.
+    pub(crate) fn unread(&self) -> Option<u128> {
+        self.unread.filter(|_| self.heard <= self.asked)
+    }
+
+    fn can_ask(&self) -> bool {
+        self.support == Support::Yes && self.may_send
+    }
+
+    fn watched_by_receipts(&self) -> bool {
+        self.by_receipts && self.watched() && self.tells && !self.over()
+    }
+
+    /// The kernel's answer, receipts 1 and 2. Returns whether something is unread by it.
+    fn hear_kernel(&mut self, at: u128, drained: bool, answer: Unread) -> bool {
+        let (held, written, written_at) = match answer {
+            Unread::NotAsked => return false,
+            Unread::Unknown => {
+                (self.tells, self.kernel, self.unread) = (false, None, None);
+                return false;
+            }
+            Unread::Known {
+                held,
+                written,
+                written_at,
+            } => (held, written, written_at.map_or(0, nanos)),
+        };
+        let empty = held < 256;
+        let mut since = None;
+        match self.kernel {
+            None if empty && written > 0 => since = Some(written_at),
+            None => {}
+            Some((asked, before, _)) if empty && before >= 256 => {
+                since = Some(written_at.max(asked));
+            }
+            Some((_, _, before)) if empty && written > before => since = Some(written_at),
+            Some((asked, before, counted)) if !empty => {
+                let added = written.saturating_sub(counted);
+                if held + 256 <= before + added {
+                    since = Some(asked);
+                }
+            }
+            Some(_) => {}
+        }
+        if since.is_some() && !drained {
+            return false;
+        }
+        self.asked = Some(self.now);
+        self.kernel = Some((at, held, written));
+        if empty {
+            self.unread = None;
+        } else if since.is_some() {
+            self.unread = Some(written_at);
+        } else {
+            self.unread = self.unread.or(Some(written_at));
+        }
+        if since.is_some() {
+            self.read = self.read.max(since);
+            self.stall = None;
+            if self.support != Support::Yes {
+                self.life();
+            }
+        }
+        !empty
+    }
+
+    /// The last sign of life, receipts among them for a peer that cannot be asked.
+    fn last_life(&self) -> u128 {
+        let read = self.read.filter(|_| self.support != Support::Yes);
+        self.heard.max(read).unwrap_or(self.begun)
     }
 
     const fn over(&self) -> bool {
@@ -291,6 +398,7 @@ impl Model {
             }
             Operation::Run { lead } => {
                 self.note_gap(now);
+                self.near = lead.is_some();
                 if let (Some(lead), Some(flushed), false) = (lead, self.flushed, self.parked) {
                     if now.saturating_sub(self.last_run.max(flushed)) > nanos(lead) / 2 {
                         self.measured_from = None;
@@ -301,8 +409,9 @@ impl Model {
             Operation::Look {
                 drained,
                 write_refused,
+                unread,
             } if !over => {
-                self.look(claimed, drained, write_refused);
+                self.look(claimed, drained, write_refused, unread);
                 self.ask(now);
             }
             Operation::Timeout => self.ask(now),
@@ -335,11 +444,15 @@ impl Model {
     fn evidence(&mut self, now: u128) {
         self.note_gap(now);
         self.heard = Some(now);
-        self.doubted = false;
-        (self.flushed, self.trial) = (None, None);
         if !self.deaf {
             self.stall = None;
         }
+        self.life();
+    }
+
+    fn life(&mut self) {
+        self.doubted = false;
+        (self.flushed, self.trial) = (None, None);
         if self.state == State::Suspect {
             self.counts.recoveries += 1;
             (self.state, self.overdue) = (State::Alive, false);
@@ -390,11 +503,18 @@ impl Model {
 
     fn wish(&mut self, now: u128, p: u128) {
         let fresh = |at: Option<u128>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
-        let refused = self.over() || !self.may_send || self.support == Support::No;
-        if !refused
+        let to_be_read = self.support != Support::Yes && self.receipts();
+        let useless = if to_be_read {
+            self.unread.is_some()
+        } else {
+            self.support == Support::No || self.flushed.is_some()
+        };
+        let read = self.read.filter(|_| self.support != Support::Yes);
+        if !self.over()
+            && self.may_send
+            && !useless
             && !self.queued
-            && self.flushed.is_none()
-            && !fresh(self.heard)
+            && !fresh(self.heard.max(read))
             && !fresh(self.last_ping)
         {
             self.send(now);
@@ -412,8 +532,11 @@ impl Model {
         }
     }
 
-    fn look(&mut self, claimed: u128, drained: bool, refused: bool) {
+    fn look(&mut self, claimed: u128, drained: bool, refused: bool, unread: Unread) {
         self.note_gap(claimed);
+        let unread = self.hear_kernel(claimed, drained, unread);
+        let blocked = refused && self.blocked.is_some();
+        let refused = blocked || (unread && self.watched_by_receipts());
         if drained && self.trial.as_mut().is_some_and(|trial| trial.look(claimed)) {
             self.judge(self.trial, DeadReason::Silent);
         }
@@ -471,10 +594,12 @@ impl Model {
         } else if self.flushed.is_some() && self.trial.is_none() {
             self.trial = Some(Clock::new(now, self.timeout));
         }
-        if clocks && self.blocked.is_some() && self.stall.is_none() {
+        let read_next = self.support != Support::Yes && self.flushed.is_some();
+        let unread = self.watched_by_receipts() && (self.unread.is_some() || read_next);
+        if clocks && (self.blocked.is_some() || unread) && self.stall.is_none() {
             self.stall = Some(Clock::new(now, self.write_stall));
         }
-        if self.blocked.is_none() {
+        if self.blocked.is_none() && !unread {
             self.stall = None;
         }
     }
@@ -485,18 +610,11 @@ impl Model {
         if self.queued || self.over() {
             return;
         }
-        let known = self.support == Support::Yes && self.may_send;
         let quiet = |gap: u128| {
             self.last_ping
                 .is_none_or(|ping| ping.checked_add(gap).is_some_and(|due| due <= now))
         };
-        let periodic = self.interval.is_some_and(|interval| {
-            let silent = self
-                .last_evidence()
-                .checked_add(interval)
-                .is_some_and(|due| due <= now);
-            self.watched() && known && self.flushed.is_none() && silent && quiet(interval)
-        });
+        let periodic = self.periodic(now);
         let interested = self.watched() || self.in_flight + self.probes > 0;
         let again = self.support == Support::Unknown
             && interested
@@ -505,6 +623,18 @@ impl Model {
         if periodic || again {
             self.send(now);
         }
+    }
+
+    /// Whether silence wants a PING, to be answered or to be read.
+    fn periodic(&self, now: u128) -> bool {
+        let Some(interval) = self.interval else {
+            return false;
+        };
+        let to_read = self.may_send && self.watched_by_receipts() && self.unread.is_none();
+        let since = self.last_life().max(self.last_ping.unwrap_or(0));
+        let silent = since.checked_add(interval).is_some_and(|due| due <= now);
+        let rest = self.flushed.is_none() && !self.queued;
+        self.watched() && (self.can_ask() || to_read) && rest && silent
     }
 
     /// The driver takes the PING that is wanted.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ttrpc_keepalive::keepalive::{
     Counters, DeadReason, Event, Evidence, Keepalive, Look, Machine, OnSilence, Peer, PeerSupport,
-    Role, State, Support, Unknown, Verdict,
+    Role, State, Support, Unknown, Unread, Verdict,
 };
 use ttrpc_keepalive::wire::Flags;
 
@@ -59,6 +59,7 @@ pub(crate) enum Operation {
     Look {
         drained: bool,
         write_refused: bool,
+        unread: Unread,
     },
     Timeout,
     Verdict(Verdict),
@@ -95,7 +96,8 @@ pub(crate) fn keepalive(choice: u8) -> (Keepalive, Role) {
     (
         base.on_silence(reported)
             .peer_support(support)
-            .while_idle(choice & 64 == 0),
+            .while_idle(choice & 64 == 0)
+            .watch_by_receipts(choice & 128 != 0),
         role,
     )
 }
@@ -152,6 +154,7 @@ fn step(kind: u8, time: u8, argument: u8) -> Step {
         19 | 20 => Operation::Look {
             drained: argument % 8 != 0,
             write_refused: odd,
+            unread: unread(argument),
         },
         21 => Operation::Timeout,
         22 => Operation::Verdict(VERDICTS[usize::from(argument) % VERDICTS.len()]),
@@ -160,9 +163,29 @@ fn step(kind: u8, time: u8, argument: u8) -> Step {
         _ => Operation::Look {
             drained: true,
             write_refused: true,
+            unread: Unread::NotAsked,
         },
     };
     Step { when, operation }
+}
+
+/// An answer of the kernel: buffers of 768 and the odd one. Most say the same as the one before.
+pub(crate) fn unread(argument: u8) -> Unread {
+    let argument = u64::from(argument);
+    let buffers = match argument % 16 {
+        0 => 0,
+        1 => 2,
+        _ => 1,
+    };
+    match argument {
+        0..=63 => Unread::NotAsked,
+        255 => Unread::Unknown,
+        _ => Unread::Known {
+            held: buffers * 768 + argument % 2,
+            written: (argument / 250 + 1) * 400,
+            written_at: (argument >= 80).then(|| Duration::from_millis(argument * 2)),
+        },
+    }
 }
 
 pub(crate) const VERDICTS: [Verdict; 8] = [
@@ -188,6 +211,7 @@ pub(crate) struct Seen {
     pub(crate) counters: Counters,
     pub(crate) answered: u64,
     pub(crate) look_due: bool,
+    pub(crate) asks_unread: bool,
     pub(crate) last_evidence: Duration,
 }
 
@@ -204,6 +228,9 @@ pub(crate) struct Checked {
     /// When bytes were received last.
     spoke: Option<Duration>,
     over: Option<Counters>,
+    /// Receipts that were seen, and convictions with something unread.
+    pub(crate) receipts: u64,
+    pub(crate) unread: u64,
     pub(crate) events: Vec<Event>,
 }
 
@@ -215,8 +242,10 @@ impl Checked {
             3 => 20,
             _ => 200,
         };
+        let mut machine = Machine::new(&keepalive, role, u64::from(choice));
+        machine.handle_receipts(true);
         Self {
-            machine: Machine::new(&keepalive, role, u64::from(choice)),
+            machine,
             keepalive,
             timeout_floor: Duration::from_millis(timeout_floor),
             now: Duration::ZERO,
@@ -225,6 +254,8 @@ impl Checked {
             last_ping: None,
             spoke: None,
             over: None,
+            receipts: 0,
+            unread: 0,
             events: Vec::new(),
         }
     }
@@ -241,6 +272,7 @@ impl Checked {
             counters: machine.view().counters,
             answered: machine.answered_number(),
             look_due: machine.look_due(self.now),
+            asks_unread: machine.asks_unread(),
             last_evidence: machine.view().last_evidence,
         }
     }
@@ -289,6 +321,12 @@ impl Checked {
             );
             self.check_repeating(instant, step.operation, after);
         }
+        let read = |seen: Seen| {
+            seen.evidence
+                .read_ago
+                .map(|ago| self.now.saturating_sub(ago))
+        };
+        self.receipts += u64::from(read(after) > read(before));
         self.check_convictions();
         let ping = self.take_ping(probe);
         self.check_end(step.operation);
@@ -341,11 +379,13 @@ impl Checked {
             Operation::Look {
                 drained,
                 write_refused,
+                unread,
             } => machine.handle_look(
                 now,
                 Look {
                     drained,
                     write_refused,
+                    unread,
                 },
             ),
             Operation::Timeout => machine.handle_timeout(now),
@@ -370,7 +410,7 @@ impl Checked {
         );
     }
 
-    fn check_convictions(&self) {
+    fn check_convictions(&mut self) {
         for event in &self.events {
             let Event::Convicted {
                 reason, evidence, ..
@@ -391,7 +431,12 @@ impl Checked {
                     );
                     evidence.awaiting_pong_for
                 }
-                _ => evidence.write_blocked_for,
+                // How long it is known to lie unread is another matter, and the model's.
+                _ => {
+                    let unread = evidence.unread_for.map(|_| self.timeout_floor);
+                    self.unread += u64::from(unread.is_some());
+                    evidence.write_blocked_for.max(unread)
+                }
             };
             assert!(
                 waited.is_some_and(|waited| waited >= self.timeout_floor),

@@ -92,7 +92,7 @@ async fn a_full_queue_of_connections_is_waited_for() {
 
 // F6: a socket of a process that is stuck before its first accept.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_accepts_is_dead_if_it_was_assumed_to_answer_and_unknown_if_not() {
+async fn a_server_that_never_accepts_is_dead_if_it_was_assumed_to_answer_and_not_reading_if_not() {
     let place = place();
     let _stuck = StdListener::bind(&place.path).unwrap();
     for (support, dies) in [(PeerSupport::Assume, true), (PeerSupport::Learn, false)] {
@@ -107,7 +107,11 @@ async fn a_server_that_never_accepts_is_dead_if_it_was_assumed_to_answer_and_unk
             assert!(error.is_connection());
             assert_passed(start, secs(5));
         } else {
-            let verdict = Verdict::Unknown(Unknown::NoSupport);
+            // Where the kernel tells so.
+            let verdict = match cfg!(target_os = "linux") {
+                true => Verdict::NotReading,
+                false => Verdict::Unknown(Unknown::NoSupport),
+            };
             assert_eq!(error.verdict(), Some(verdict));
             assert_passed(start, secs(60));
             assert!(!client.snapshot().state().is_final());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 use ttrpc_keepalive::ConnectionError;
-use ttrpc_keepalive::keepalive::{Look, Role, Verdict, Writes};
+use ttrpc_keepalive::keepalive::{Look, Role, Unread, Verdict, Writes};
 use ttrpc_keepalive::wire::{Header, MessageType, PING_STREAM_ID, ping_number};
 
 use super::{Layered, Looking, is_last};
@@ -43,6 +43,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             let look = Look {
                 drained,
                 write_refused: self.is_refused(),
+                unread: Unread::NotAsked,
             };
             self.machine.handle_look(now, look);
             self.publish(now)?;

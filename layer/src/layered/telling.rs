@@ -21,6 +21,7 @@ impl<S> Layered<S> {
                 on_silence: OnSilence::Close,
             } = event
             {
+                let evidence = Box::new(evidence);
                 dead = Some(ConnectionError::Dead { reason, evidence });
             }
             log(event);

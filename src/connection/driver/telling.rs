@@ -44,6 +44,7 @@ impl<S: SideDriver> Driver<S> {
             } = event
             {
                 // That of the event: the machine has let go of the PING that was on trial.
+                let evidence = Box::new(evidence);
                 dead = Some(ConnectionError::Dead { reason, evidence });
             }
             log(event);

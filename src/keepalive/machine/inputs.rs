@@ -22,6 +22,13 @@ impl Machine {
         self.settle(now);
     }
 
+    /// The transport can tell what the peer has not read, or cannot, as is believed before this. To be
+    /// said before anything else, unless receipts are
+    /// [turned off](crate::keepalive::Keepalive::read_receipts).
+    pub fn handle_receipts(&mut self, tells: bool) {
+        self.receipts.set(tells && self.settings.read_receipts);
+    }
+
     /// Bytes were received, of whatever frame, complete or not. The only evidence of life besides
     /// write progress: a frame's own input adds what the frame says, and comes after this one.
     pub fn handle_bytes(&mut self, now: Duration) {
@@ -235,15 +242,26 @@ impl Machine {
     /// An unanswered call has come to its
     /// [`ask_at`](crate::keepalive::CallDeadline::ask_at) and wants a PING.
     ///
-    /// It gets none if the peer does not know PING, if one is queued or out, or if evidence came or
-    /// a PING was sent less than 25 ms before that: so 1,000 late calls in a second cause 40
-    /// PINGs, not 1,000.
+    /// It gets none if one is queued or out, or if evidence came or a PING was sent less than 25 ms
+    /// before that: so 1,000 late calls in a second cause 40 PINGs, not 1,000.
+    ///
+    /// A peer that is not known to answer PING gets one to read (RFC KA-27) where the kernel tells
+    /// whether it does, unless something else lies unread: that asks the same. Where the kernel does
+    /// not tell, one that is known not to answer gets none.
     pub fn handle_ping_wish(&mut self, now: Duration, ask_at: Duration) {
         let now = self.advance(now);
         let fresh = |at: Option<Duration>| at.is_some_and(|at| ask_at.saturating_sub(at) < FRESH);
-        let wanted =
-            self.may_send && self.support != Support::No && matches!(self.ping, Ping::Rest);
-        if wanted && !self.is_over() && !fresh(self.heard) && !fresh(self.last_ping) {
+        let wanted = match self.ping {
+            Ping::Unwritten { .. } => false,
+            // An earlier one that is out will not be answered: whether this one is read is the question.
+            _ if self.support != Support::Yes && self.receipts.tell() => {
+                self.receipts.unread_since().is_none()
+            }
+            Ping::Out { .. } => false,
+            Ping::Rest => self.support != Support::No,
+        };
+        let spared = self.is_over() || fresh(self.last_life()) || fresh(self.last_ping);
+        if wanted && self.may_send && !spared {
             self.ask(now);
         }
         self.settle(now);
@@ -281,6 +299,10 @@ impl Machine {
         if self.note_local_stall(now) {
             self.settle(now);
         }
+        self.near = lead.is_some();
+        if let Some(lead) = lead {
+            self.receipts.attend(self.last_run, now, lead);
+        }
         if let (
             Some(lead),
             Ping::Out {
@@ -311,6 +333,7 @@ impl Machine {
         let seen = now;
         let now = self.advance(now);
         self.note_local_stall(seen);
+        let unread = self.note_unread(seen, look);
         if let (true, Some(trial)) = (look.drained, self.trial_mut()) {
             let waited = trial.look(seen);
             self.judge(now, DeadReason::Silent, waited);
@@ -318,7 +341,9 @@ impl Machine {
         // Bytes that wait are life. A parked reader cannot tell old ones from new.
         let unheard = look.drained || self.parked || !self.bytes_restart_stall();
         // Convicted just now: one death is enough.
-        let refused = look.write_refused && unheard && !self.is_convicted();
+        let blocked = look.write_refused && self.blocked_since.is_some();
+        let stands = blocked || (unread && self.is_watched_by_receipts());
+        let refused = stands && unheard && !self.is_convicted();
         if let (true, Some(stall)) = (refused, &mut self.write_stall) {
             let waited = stall.look(seen);
             self.judge(now, DeadReason::NotReading, waited);

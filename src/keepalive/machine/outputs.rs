@@ -43,6 +43,16 @@ impl Machine {
                 .write_stall
                 .as_ref()
                 .is_some_and(|stall| stall.is_due(now))
+            || self.receipt_due(now)
+    }
+
+    /// Whether a look is to ask the kernel what the peer's process has not read: before the deadline
+    /// of a call to a peer that cannot be asked otherwise, while a write is blocked, and on a
+    /// connection that is watched by receipts.
+    #[must_use]
+    pub fn asks_unread(&self) -> bool {
+        let judged = self.blocked_since.is_some() || (self.near && !self.can_ask());
+        self.receipts.tell() && (judged || self.is_watched_by_receipts()) && !self.is_over()
     }
 
     /// The next event. Drain after each input; undrained ones of a kind become one.
@@ -81,33 +91,38 @@ impl Machine {
         let unwritten_ping = matches!(self.ping, Ping::Unwritten { .. });
         // One that is due of itself at this very instant is nothing that the call has waited for.
         let asked_before = self.last_ping.is_some_and(|at| at < now);
-        let waits_for_ping =
-            unwritten_ping && asked_before && self.may_send && self.support != Support::No;
+        let may_ask = self.support != Support::No || self.receipts.tell();
+        let waits_for_ping = unwritten_ping && asked_before && self.may_send && may_ask;
+        let attended = match &self.ping {
+            Ping::Out {
+                attended,
+                trial: Some(trial),
+                ..
+            } => Some(trial.attended().max(*attended)),
+            Ping::Out {
+                attended,
+                trial: None,
+                ..
+            } => Some(*attended),
+            Ping::Rest | Ping::Unwritten { .. } => None,
+        };
+        let unread = self.receipts.unread_since().is_some();
         judge(&Facts {
             peer_deadline_exceeded: false,
             written: write.written && !waits_for_ping,
             offered_since_asked: write.offered_since_asked,
             taken_since_asked: write.taken_since_asked,
             refused_for: self.blocked_since.map(|since| now.saturating_sub(since)),
-            fresh_evidence: fresh(self.heard),
+            read_since_asked: self.receipts.read().is_some_and(|read| read >= ask_at),
+            fresh_evidence: fresh(self.last_life()),
             handlers_stalled: self.pong_flags.contains(Flags::HANDLERS_STALLED)
                 && fresh(self.pong_at),
             longest_gap: call.longest_gap(),
             lead: call.lead(),
             can_ask: self.can_ask(),
-            attended: match &self.ping {
-                Ping::Out {
-                    attended,
-                    trial: Some(trial),
-                    ..
-                } => Some(trial.attended().max(*attended)),
-                Ping::Out {
-                    attended,
-                    trial: None,
-                    ..
-                } => Some(*attended),
-                Ping::Rest | Ping::Unwritten { .. } => None,
-            },
+            attended,
+            // A PING behind which something is unread has not been read itself.
+            unread: self.receipts.attended().max(attended.filter(|_| unread)),
             smoothed_rtt: self.round_trip.smoothed(),
         })
     }
@@ -149,10 +164,16 @@ impl Machine {
             rtt: self.round_trip.last(),
             smoothed_rtt: self.round_trip.smoothed(),
             awaiting_pong_since: match self.ping {
-                Ping::Out { since, .. } => Some(since),
-                Ping::Rest | Ping::Unwritten { .. } => None,
+                Ping::Out { since, .. } if self.support != Support::No => Some(since),
+                _ => None,
             },
             write_blocked_since: self.blocked_since,
+            receipts: self.receipts.tell(),
+            last_read: self.receipts.read(),
+            unread_since: self
+                .receipts
+                .unread_since()
+                .filter(|_| self.heard <= self.receipts.asked_at()),
             pong_flags: self.pong_flags,
             local_stall: self.local_stall,
             overdue: self.life == Life::Overdue,
@@ -192,7 +213,7 @@ impl Machine {
         self.may_send && self.support == Support::Yes
     }
 
-    /// Whether asking may bring an answer: this side may send a PING, and the peer is not known to
+    /// Whether asking may bring a PONG: this side may send a PING, and the peer is not known to
     /// leave it unanswered.
     #[must_use]
     pub fn may_ask(&self) -> bool {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{BREATH, Flags, Life, Machine, Ping, RETRY};
 use crate::keepalive::attended::{Attended, Waited};
-use crate::keepalive::{DeadReason, OnSilence, State, Support};
+use crate::keepalive::{DeadReason, Look, OnSilence, State, Support, Unread};
 
 impl Machine {
     pub(super) fn advance(&mut self, now: Duration) -> Duration {
@@ -34,9 +34,10 @@ impl Machine {
         if let Ping::Out { trial, .. } = &mut self.ping {
             start_or_stop(trial, tried, now, self.settings.timeout);
         }
+        let stalled = self.blocked_since.is_some() || self.may_be_unread();
         start_or_stop(
             &mut self.write_stall,
-            judging && self.blocked_since.is_some(),
+            judging && stalled,
             now,
             self.settings.write_stall.unwrap_or(self.settings.timeout),
         );
@@ -80,7 +81,8 @@ impl Machine {
     fn next_due(&self) -> Option<Duration> {
         let trial = self.trial().and_then(Attended::due);
         let write_stall = self.write_stall.as_ref().and_then(Attended::due);
-        earlier(self.asking_due(), earlier(trial, write_stall))
+        let clocks = earlier(trial, write_stall);
+        earlier(earlier(self.asking_due(), self.unread_due()), clocks)
     }
 
     /// When the peer is to be asked, for whichever reason.
@@ -88,15 +90,41 @@ impl Machine {
         earlier(self.ping_due(), self.retry_due())
     }
 
-    /// RFC KA-27: not where support is `No`. RFC KA-29: nor a trial where it is `Unknown`.
+    /// RFC KA-27: not where support is `No`, unless it can be seen whether it is read and nothing else
+    /// lies unread. RFC KA-29: nor a trial where it is `Unknown`.
     pub(super) fn ping_due(&self) -> Option<Duration> {
-        let wanted = self.is_watched() && self.can_ask() && matches!(self.ping, Ping::Rest);
-        let since = self.last_evidence().max(self.last_ping.unwrap_or_default());
+        let to_read = self.may_send && self.is_watched_by_receipts() && !self.may_be_unread();
+        let asks = self.can_ask() || to_read;
+        let wanted = self.is_watched() && asks && matches!(self.ping, Ping::Rest);
+        let life = self.last_life().unwrap_or(self.connected);
+        let since = life.max(self.last_ping.unwrap_or_default());
         if wanted {
             since.checked_add(self.interval.current())
         } else {
             None
         }
+    }
+
+    /// When the kernel is to be asked on a connection that is watched by receipts, whatever is heard: a
+    /// peer that speaks may not read.
+    pub(super) fn unread_due(&self) -> Option<Duration> {
+        let since = self.receipts.asked_at().unwrap_or(self.connected);
+        if self.is_watched_by_receipts() {
+            since.checked_add(self.interval.current())
+        } else {
+            None
+        }
+    }
+
+    /// Whether a look is due at which the kernel is asked, and for nothing else.
+    pub(super) fn receipt_due(&self, now: Duration) -> bool {
+        if !self.near && !self.settings.watch_by_receipts {
+            return false;
+        }
+        let near = self.near && !self.can_ask() && self.asks_unread();
+        let before_ping = || self.support != Support::Yes && is_past(self.ping_due(), now);
+        let watch = self.is_watched_by_receipts();
+        near || watch && (is_past(self.unread_due(), now) || before_ping())
     }
 
     /// RFC KA-26. Also one distance after a PING that was sent for another reason, or that was
@@ -145,10 +173,32 @@ impl Machine {
         }
         self.note_local_stall(now);
         self.heard = Some(at);
-        self.doubted = false;
         if self.bytes_restart_stall() && self.blocked_since.is_none_or(|since| since <= at) {
             self.write_stall = None;
         }
+        self.note_life(at);
+    }
+
+    /// The kernel was asked what is unread, before it was looked for bytes. Returns whether something is.
+    pub(super) fn note_unread(&mut self, seen: Duration, look: Look) -> bool {
+        let mut receipts = self.receipts.clone();
+        if receipts.take(seen, self.now, look.unread) {
+            // What was found then may be the end: nobody has read what a peer leaves that closes.
+            if !look.drained {
+                return false;
+            }
+            self.write_stall = None;
+            // Of one that answers PING only what it says is life: somebody in between may read for it.
+            if self.support != Support::Yes {
+                self.note_life(receipts.read().unwrap_or(seen));
+            }
+        }
+        self.receipts = receipts;
+        matches!(look.unread, Unread::Known { .. }) && self.receipts.unread_since().is_some()
+    }
+
+    fn note_life(&mut self, at: Duration) {
+        self.doubted = false;
         // A PING that is not written yet stays: it was asked for a reason that these bytes may not
         // answer.
         if matches!(self.ping, Ping::Out { since, .. } if since <= at) {
@@ -247,9 +297,29 @@ impl Machine {
         self.support = support;
     }
 
-    /// The last sign of life, or the connection's beginning if there was none.
+    /// The last byte, or write that moved again, or the connection's beginning.
     pub(super) fn last_evidence(&self) -> Duration {
         self.heard.unwrap_or(self.connected)
+    }
+
+    /// The last sign of life. Of a peer that is not known to answer PING a receipt is one.
+    pub(super) fn last_life(&self) -> Option<Duration> {
+        match self.support {
+            Support::Yes => self.heard,
+            Support::Unknown | Support::No => self.heard.max(self.receipts.read()),
+        }
+    }
+
+    pub(super) fn is_watched_by_receipts(&self) -> bool {
+        let asks = self.settings.watch_by_receipts && self.receipts.tell();
+        asks && self.is_watched() && !self.is_over()
+    }
+
+    /// Whether the time of what is unread runs: from when it is known, or from the PING that is out to
+    /// be read.
+    fn may_be_unread(&self) -> bool {
+        let to_read = self.support != Support::Yes && matches!(self.ping, Ping::Out { .. });
+        self.is_watched_by_receipts() && (self.receipts.unread_since().is_some() || to_read)
     }
 
     pub(super) const fn is_waited_for(&self) -> bool {
@@ -263,9 +333,9 @@ impl Machine {
         watch || repeated || !matches!(self.ping, Ping::Rest)
     }
 
-    /// Nothing is refused or doubted, and no PING is out.
+    /// Nothing is judged or doubted, and no PING is out.
     pub(super) const fn is_untroubled(&self) -> bool {
-        let waits = matches!(self.ping, Ping::Out { .. }) || self.blocked_since.is_some();
+        let waits = matches!(self.ping, Ping::Out { .. }) || self.write_stall.is_some();
         let alive = matches!(self.life, Life::Alive) && !self.doubted;
         alive && !waits && !self.closed
     }
@@ -297,6 +367,10 @@ impl Machine {
             Ping::Rest | Ping::Unwritten { .. } => None,
         }
     }
+}
+
+fn is_past(due: Option<Duration>, now: Duration) -> bool {
+    due.is_some_and(|due| due <= now)
 }
 
 fn earlier(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {

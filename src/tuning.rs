@@ -70,6 +70,10 @@ pub(crate) const BATCH_BYTES: usize = 256 << 10;
 /// times as much memory wait in frames of ten bytes.
 pub(crate) const FRAME_OVERHEAD: usize = 64;
 
+/// What a write counts for in the kernel beside its bytes, at the least, until it is read. Linux counts
+/// 512 and more.
+pub(crate) const WRITE_OVERHEAD: u64 = 256;
+
 /// The same for a received message. Empty messages would be free otherwise, and a flood of them
 /// without a bound.
 pub(crate) const MESSAGE_OVERHEAD: usize = 64;

@@ -392,6 +392,10 @@ impl Side for Calls {
         !self.undecided.is_empty()
     }
 
+    fn may_wish(&self) -> bool {
+        self.deadlines.may_wish()
+    }
+
     fn poll_wish(&mut self) -> Option<Duration> {
         self.deadlines.poll_wish()
     }

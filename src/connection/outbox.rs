@@ -16,6 +16,7 @@ use crate::error::Unsent;
 use crate::keepalive::{Reply, ReplySlot, Writes};
 use crate::tuning::{
     BATCH_BYTES, BATCH_FRAMES, FRAME_OVERHEAD, JOINED_BYTES, JOINED_MESSAGE, KEPT_ENTRIES,
+    WRITE_OVERHEAD,
 };
 use crate::wire::{Flags, HEADER_LENGTH, Header, ping, pong};
 
@@ -161,7 +162,7 @@ pub(super) struct Outbox {
     /// An emptied batch, kept so that the next one takes no memory.
     spare: VecDeque<Queued>,
     writes: Writes,
-    /// Bytes that were taken in all.
+    /// What was taken in all, at the least that it counts for until it is read.
     written: u64,
 }
 
@@ -369,7 +370,13 @@ impl Outbox {
         }
     }
 
-    /// Bytes that were taken in all. Those of a batch that is out are not among them.
+    /// Whether the stream holds back bytes that it took.
+    pub(super) fn holds(&self) -> bool {
+        self.holds
+    }
+
+    /// What was taken in all, as [`Unread::Known`](crate::keepalive::Unread::Known) counts. A batch that
+    /// is out is not among it.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
@@ -432,7 +439,11 @@ impl Outbox {
         if batch.taken > 0 && !self.holds {
             self.writes.taken = Some(now);
         }
-        self.written += u64::try_from(batch.taken).unwrap_or_default();
+        if batch.taken > 0 {
+            let bytes = u64::try_from(batch.taken).unwrap_or(u64::MAX);
+            let least = bytes.saturating_add(WRITE_OVERHEAD);
+            self.written = self.written.saturating_add(least);
+        }
         let unanswered = self.ping_out.take().and(batch.written_ping);
         self.unflushed_ping = unanswered.or(self.unflushed_ping);
         let mut begun = if batch.begun {

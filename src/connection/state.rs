@@ -89,6 +89,11 @@ pub(crate) trait Side: fmt::Debug + Send + Sized + 'static {
         false
     }
 
+    /// Whether it may wish for one.
+    fn may_wish(&self) -> bool {
+        false
+    }
+
     /// Wishes for a PING in front of a deadline: the instant at which it was wanted.
     fn poll_wish(&mut self) -> Option<Duration> {
         None

@@ -30,7 +30,8 @@ use crate::tuning::KEPT_DEADLINES;
 ///    [`Machine::handle_run`](super::Machine::handle_run).
 /// 2. Read. Before writing, [`poll_expired`](Self::poll_expired): a call of which nothing was
 ///    written ends without a look, the others are [deferred](Self::defer).
-/// 3. If [`is_due`](Self::is_due), look; then [`poll_deferred`](Self::poll_deferred) and judge.
+/// 3. If [`is_due`](Self::is_due), look, and so if it [`may_wish`](Self::may_wish) and that
+///    [needs a look](super::Machine::wish_needs_look); then [`poll_deferred`](Self::poll_deferred) and judge.
 /// 4. [`poll_wish`](Self::poll_wish), for
 ///    [`Machine::handle_ping_wish`](super::Machine::handle_ping_wish).
 /// 5. Sleep until [`next_run`](Self::next_run) at the latest.
@@ -231,6 +232,12 @@ impl<K: Copy + Ord> Deadlines<K> {
             let asked_first = deadline.saturating_sub(*longest);
             self.gaps.note(previous_run, self.last_run, asked_first);
         }
+    }
+
+    /// Whether [`poll_wish`](Self::poll_wish) may have one.
+    #[must_use]
+    pub fn may_wish(&self) -> bool {
+        !self.asking.is_empty()
     }
 
     /// The latest `ask_at` of the calls that came to it since this was last asked and still are

@@ -61,8 +61,8 @@ pub struct Machine {
     /// it.
     now: Duration,
     last_run: Duration,
-    /// A call is between `ask_at` and its deadline.
-    near: bool,
+    /// The shortest lead of the calls between `ask_at` and their deadline, if there is one.
+    lead: Option<Duration>,
 
     life: Life,
     closed: bool,
@@ -157,7 +157,7 @@ impl Machine {
             settings,
             now: Duration::ZERO,
             last_run: Duration::ZERO,
-            near: false,
+            lead: None,
             life: Life::Alive,
             closed: false,
             support: match settings.peer_support {

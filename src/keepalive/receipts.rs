@@ -8,6 +8,10 @@ use super::Unread;
 /// then, and the smallest write counts for more.
 const NOTHING: u64 = 256;
 
+/// So many times the least that a write counts for is the most: its bytes twice, and the 256 of a write
+/// five times.
+const MOST: u64 = 5;
+
 /// What is known of the peer by what it has read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Receipts {
@@ -18,7 +22,7 @@ pub(super) struct Receipts {
     asked_at: Option<Duration>,
     /// At or after this a process has read.
     read: Option<Duration>,
-    /// What lay unread when the kernel was last asked.
+    /// What lay unread when the kernel was last asked, or may do so.
     waiting: Option<Waiting>,
 }
 
@@ -33,24 +37,45 @@ struct Asked {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     written_at: Duration,
-    /// When it was known that nobody had read them; time of before is not attended.
-    found: Duration,
+    /// Time of before is not attended.
+    since: Duration,
     /// Time waited since, by the runs before call deadlines.
     attended: Duration,
+    /// Whether the kernel has said so. If not they are a PING that has just been written.
+    known: bool,
+}
+
+/// What an answer of the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// All is as it was: the same is unread, or nothing is.
+    Nothing,
+    /// Something is unread, and nobody can say for how long.
+    Anew,
+    /// Somebody has read since the question before, or since the bytes were written.
+    Read,
 }
 
 impl Receipts {
-    /// Takes the kernel's answer at `now` to a question that was asked after `at`. Returns whether it
-    /// is a receipt: somebody has read since the question before, or since the bytes were written.
+    /// A PING is written that is to be read. Its time runs from here, if it is found unread.
+    pub(super) fn expect(&mut self, now: Duration) {
+        if self.tells && self.waiting.is_none() {
+            self.waiting = Some(Waiting::from(now, now));
+        }
+    }
+
+    /// Takes the kernel's answer at `now` to a question that was asked after `at`.
     ///
-    /// That is not *now*: what was read long ago says nothing of a peer that has stopped since, so
-    /// a receipt counts from the last instant that the reading cannot have come before.
-    pub(super) fn take(&mut self, at: Duration, now: Duration, unread: Unread) -> bool {
+    /// That somebody has read is not *now*: what was read long ago says nothing of a peer that has
+    /// stopped since, so a receipt counts from the last instant that the reading cannot have come
+    /// before. And what is unread may be new, while all of before has been read: it is the same only
+    /// if the queue holds more than what has come to it.
+    pub(super) fn take(&mut self, at: Duration, now: Duration, unread: Unread) -> Heard {
         let (held, written, written_at) = match unread {
-            Unread::NotAsked => return false,
+            Unread::NotAsked => return Heard::Nothing,
             Unread::Unknown => {
                 (self.tells, self.asked, self.waiting) = (false, None, None);
-                return false;
+                return Heard::Nothing;
             }
             Unread::Known {
                 held,
@@ -73,23 +98,38 @@ impl Receipts {
             before.and_then(|before| before.has_shrunk(&asked).then_some(before.at))
         };
         self.read = self.read.max(read);
-        if asked.is_empty() {
-            self.waiting = None;
-        } else if read.is_some() || self.waiting.is_none() {
-            // What was written last is still there, whatever was read of that before it.
+        let same = match &mut self.waiting {
+            _ if asked.is_empty() => {
+                self.waiting = None;
+                true
+            }
+            Some(waiting) if waiting.known && read.is_none() => {
+                before.is_some_and(|before| before.is_left(&asked))
+            }
+            // Nothing was written behind it that could be what is unread.
+            Some(waiting) if read.is_none() => {
+                waiting.known = written_at <= waiting.written_at;
+                waiting.known
+            }
+            _ => false,
+        };
+        if !same {
             self.waiting = Some(Waiting {
-                written_at,
-                found: at,
-                attended: Duration::ZERO,
+                known: true,
+                ..Waiting::from(written_at, at)
             });
         }
-        read.is_some()
+        match read {
+            Some(_) => Heard::Read,
+            None if same => Heard::Nothing,
+            None => Heard::Anew,
+        }
     }
 
     /// A run of the driver before a call's deadline, as far as it counts.
     pub(super) fn attend(&mut self, last_run: Duration, now: Duration, lead: Duration) {
         if let Some(waiting) = &mut self.waiting {
-            let gap = now.saturating_sub(last_run.max(waiting.found));
+            let gap = now.saturating_sub(last_run.max(waiting.since));
             waiting.attended = waiting.attended.saturating_add(gap.min(lead / 4));
         }
     }
@@ -115,12 +155,32 @@ impl Receipts {
 
     /// When something was written that nobody had read when the kernel was last asked.
     pub(super) fn unread_since(&self) -> Option<Duration> {
-        self.waiting.map(|waiting| waiting.written_at)
+        self.known().map(|waiting| waiting.written_at)
     }
 
     /// For how long that was attended.
     pub(super) fn attended(&self) -> Option<Duration> {
-        self.waiting.map(|waiting| waiting.attended)
+        self.known().map(|waiting| waiting.attended)
+    }
+
+    /// Whether something is unread, or a PING that is to be read may be.
+    pub(super) const fn may_be_unread(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    fn known(&self) -> Option<&Waiting> {
+        self.waiting.as_ref().filter(|waiting| waiting.known)
+    }
+}
+
+impl Waiting {
+    const fn from(written_at: Duration, since: Duration) -> Self {
+        Self {
+            written_at,
+            since,
+            attended: Duration::ZERO,
+            known: false,
+        }
     }
 }
 
@@ -129,7 +189,15 @@ impl Asked {
         self.held < NOTHING
     }
 
-    /// Each byte written counts for at least one, so what is missing has been read.
+    /// Whether something is left of what was unread at the question before: more is held than what was
+    /// written since can count for. Buffers are rounded up, to twice their size at most.
+    const fn is_left(&self, now: &Self) -> bool {
+        let since = now.written.saturating_sub(self.written);
+        now.held > since.saturating_mul(MOST)
+    }
+
+    /// What was written counts for at least so much, and what is missing of that has been read. A queue
+    /// that is never empty is seen to be read by this, though as much is written as is read.
     fn has_shrunk(&self, now: &Self) -> bool {
         let since = now.written.saturating_sub(self.written);
         let unread = self.held.saturating_add(since);
@@ -147,6 +215,15 @@ mod tests {
 
     /// The kernel is asked at `at`: so much is held, and so much was written until `written_at`.
     fn ask(receipts: &mut Receipts, at: u64, held: u64, (written, written_at): (u64, u64)) -> bool {
+        heard(receipts, at, held, (written, written_at)) == Heard::Read
+    }
+
+    fn heard(
+        receipts: &mut Receipts,
+        at: u64,
+        held: u64,
+        (written, written_at): (u64, u64),
+    ) -> Heard {
         let unread = Unread::Known {
             held,
             written,
@@ -185,11 +262,12 @@ mod tests {
         ask(&mut receipts, 100, 2 * 768, (36, 10));
         assert!(ask(&mut receipts, 200, 768, (36, 10)));
         assert_eq!(seen(&receipts), (Some(ms(100)), Some(ms(10))));
-        // As much as before, and much was written meanwhile.
-        assert!(ask(&mut receipts, 300, 768, (1036, 250)));
+        // As much as before, and a frame was written meanwhile.
+        assert!(ask(&mut receipts, 300, 768, (36 + 256 + 18, 250)));
         assert_eq!(seen(&receipts), (Some(ms(200)), Some(ms(250))));
         // Nothing was read, and the oldest is told.
-        assert!(!ask(&mut receipts, 400, 768 + 2304, (2036, 350)));
+        let more = heard(&mut receipts, 400, 768 + 2304, (310 + 274, 350));
+        assert_eq!(more, Heard::Nothing);
         assert_eq!(seen(&receipts), (Some(ms(200)), Some(ms(250))));
     }
 
@@ -220,14 +298,47 @@ mod tests {
         assert_eq!(receipts.attended(), Some(ms(0)));
     }
 
+    // One frame each, just written: those of before may have been read.
+    #[test]
+    fn what_is_unread_may_be_new_though_nothing_is_seen_to_be_read() {
+        let mut receipts = Receipts::default();
+        assert_eq!(heard(&mut receipts, 100, 0, (0, 0)), Heard::Nothing);
+        assert_eq!(heard(&mut receipts, 200, 768, (306, 199)), Heard::Anew);
+        receipts.attend(ms(200), ms(210), ms(100));
+        assert_eq!(heard(&mut receipts, 300, 1536, (918, 299)), Heard::Anew);
+        assert_eq!(receipts.attended(), Some(ms(0)));
+        assert_eq!(seen(&receipts), (None, Some(ms(299))));
+    }
+
+    #[test]
+    fn a_ping_to_be_read_is_attended_from_its_writing_on_if_nothing_was_written_behind_it() {
+        for (behind, attended) in [(0, ms(20)), (306, ms(0))] {
+            let mut receipts = Receipts::default();
+            receipts.set(true);
+            ask(&mut receipts, 90, 0, (306, 10));
+            receipts.expect(ms(100));
+            receipts.attend(ms(0), ms(120), ms(100));
+            assert_eq!(receipts.unread_since(), None, "nobody knows");
+            assert!(receipts.may_be_unread());
+            let written_at = if behind > 0 { 110 } else { 100 };
+            let held = if behind > 0 { 1536 } else { 768 };
+            heard(&mut receipts, 120, held, (306 + 274 + behind, written_at));
+            assert_eq!(receipts.attended(), Some(attended));
+            assert_eq!(receipts.unread_since(), Some(ms(written_at)));
+        }
+    }
+
     #[test]
     fn a_transport_that_cannot_tell_any_more_forgets_what_it_told() {
         let mut receipts = Receipts::default();
         receipts.set(true);
-        assert!(!receipts.take(ms(1), ms(1), Unread::NotAsked));
+        assert_eq!(
+            receipts.take(ms(1), ms(1), Unread::NotAsked),
+            Heard::Nothing
+        );
         assert!(receipts.tell());
         ask(&mut receipts, 2, 768, (18, 1));
-        assert!(!receipts.take(ms(3), ms(3), Unread::Unknown));
+        assert_eq!(receipts.take(ms(3), ms(3), Unread::Unknown), Heard::Nothing);
         assert!(!receipts.tell());
         assert_eq!(seen(&receipts), (None, None));
     }

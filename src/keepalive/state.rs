@@ -106,8 +106,9 @@ pub enum Unread {
     Known {
         /// What is unread, as [`Transport::unread`](crate::transport::Transport::unread) counts.
         held: u64,
-        /// Bytes that were written on this connection until the kernel was asked; those of which that
-        /// is not certain are not among them.
+        /// What has been written on this connection until the kernel was asked, at the least that it
+        /// counts for there: a byte for one, and each write for 256 beside its bytes. What may not be
+        /// written yet is not among it.
         written: u64,
         /// When the last of them were written, or a little earlier; `None` before the first.
         written_at: Option<Duration>,

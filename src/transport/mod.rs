@@ -168,10 +168,11 @@ pub trait Transport: Send + 'static {
     /// that cannot be told: by TCP and by vsock, whose kernel takes the bytes whatever its processes
     /// do, and on systems other than Linux.
     ///
-    /// Counted as Linux counts, in buffers: each byte taken and unread counts for at least one, those
-    /// that the transport itself holds back among them, and a whole unread frame for 256 or more. A
-    /// value that is one too high is tolerated. It may only fall when that process reads, or when its
-    /// end is closed, which [`poll_look`](Self::poll_look) then sees: it is asked after this.
+    /// Counted as Linux counts, in buffers: each byte that was taken counts for at least one, also if
+    /// the transport itself holds it back, and each write that was taken for 256 or more beside its
+    /// bytes. A transport that joins several writes to one adds that for each of them, until nothing is
+    /// unread. A value that is one too high is tolerated. It may fall only when that process reads, or
+    /// when its end is closed, which [`poll_look`](Self::poll_look) then sees: it is asked after this.
     fn unread(&self) -> Option<usize> {
         None
     }

@@ -426,6 +426,7 @@ fn idle_old_peer_that_stops_is_found_at_interval_and_timeout_by_one_small_frame(
 fn request_that_lies_unread_convicts_without_a_ping() {
     let mut queue = Queue::new();
     let mut machine = old(&by_receipts(), &mut queue);
+    watch(&mut machine, &mut queue, 1, |at| at < 500);
     queue.reads = false;
     machine.handle_call_started(ms(500));
     queue.write(ms(500));
@@ -478,7 +479,7 @@ fn peer_that_reads_at_last_is_alive_again() {
 fn peer_that_speaks_and_leaves_a_frame_unread_is_ended_only_by_a_write_stall_that_was_set() {
     for (keepalive, dead) in [
         (by_receipts(), None),
-        (by_receipts().write_stall(ms(3000)), Some(ms(4000))),
+        (by_receipts().write_stall(ms(3000)), Some(ms(3750))),
     ] {
         let mut queue = Queue::new();
         let mut machine = old(&keepalive, &mut queue);

@@ -81,7 +81,7 @@ pub(crate) struct Model {
     blocked: Option<u128>,
 
     by_receipts: bool,
-    near: bool,
+    near: Option<u128>,
     /// Whether the kernel tells what is unread.
     tells: bool,
     /// When it was asked last, what it held, and what was written until then.
@@ -91,6 +91,8 @@ pub(crate) struct Model {
     asked: Option<u128>,
     /// When the newest of what was unread was written.
     unread: Option<u128>,
+    /// A PING was written then that may be unread, and nothing else is known to be.
+    to_be_read: Option<u128>,
 
     number: u64,
     queued: bool,
@@ -164,12 +166,13 @@ impl Model {
             parked: false,
             blocked: None,
             by_receipts: choice & 128 != 0,
-            near: false,
+            near: None,
             tells: true,
             kernel: None,
             read: None,
             asked: None,
             unread: None,
+            to_be_read: None,
             number: 0,
             queued: false,
             handed: false,
@@ -223,7 +226,12 @@ impl Model {
 
     pub(crate) fn look_due(&self, now: u128) -> bool {
         let mut clocks = [self.trial, self.stall].into_iter().flatten();
-        let near = self.near && !self.can_ask() && self.asks_unread();
+        let near = self.near.is_some_and(|lead| {
+            let most = nanos(Duration::MAX);
+            let due = |at: u128| now >= at + lead / 4 && at + lead / 4 <= most;
+            let asked = self.asked.is_none_or(due);
+            asked && !self.can_ask() && self.asks_unread()
+        });
         let each_interval = self.watched_by_receipts() && {
             let asked = self.asked.unwrap_or(self.begun);
             let before_ping = self.support != Support::Yes && self.periodic(now);
@@ -233,7 +241,7 @@ impl Model {
     }
 
     pub(crate) fn asks_unread(&self) -> bool {
-        let judged = self.blocked.is_some() || (self.near && !self.can_ask());
+        let judged = self.blocked.is_some() || (self.near.is_some() && !self.can_ask());
         !self.over() && self.tells && (judged || self.watched_by_receipts())
     }
 
@@ -259,7 +267,8 @@ impl Model {
         let (held, written, written_at) = match answer {
             Unread::NotAsked => return false,
             Unread::Unknown => {
-                (self.tells, self.kernel, self.unread) = (false, None, None);
+                (self.tells, self.kernel) = (false, None);
+                (self.unread, self.to_be_read) = (None, None);
                 return false;
             }
             Unread::Known {
@@ -270,6 +279,8 @@ impl Model {
         };
         let empty = held < 256;
         let mut since = None;
+        let before = self.kernel.map_or(0, |(_, _, written)| written);
+        let added = written.saturating_sub(before);
         match self.kernel {
             None if empty && written > 0 => since = Some(written_at),
             None => {}
@@ -277,8 +288,7 @@ impl Model {
                 since = Some(written_at.max(asked));
             }
             Some((_, _, before)) if empty && written > before => since = Some(written_at),
-            Some((asked, before, counted)) if !empty => {
-                let added = written.saturating_sub(counted);
+            Some((asked, before, _)) if !empty => {
                 if held + 256 <= before + added {
                     since = Some(asked);
                 }
@@ -290,13 +300,24 @@ impl Model {
         }
         self.asked = Some(self.now);
         self.kernel = Some((at, held, written));
+        // Whether it is the same that was unread before, and nothing newer.
+        let same = match (self.unread, self.to_be_read) {
+            (Some(_), _) => held > 5 * added,
+            (None, Some(ping)) => written_at <= ping,
+            (None, None) => false,
+        };
+        let known = same && since.is_none();
         if empty {
             self.unread = None;
-        } else if since.is_some() {
-            self.unread = Some(written_at);
+        } else if known {
+            self.unread = self.unread.or(self.to_be_read);
         } else {
-            self.unread = self.unread.or(Some(written_at));
+            self.unread = Some(written_at);
+            if self.blocked.is_none() {
+                self.stall = None;
+            }
         }
+        self.to_be_read = None;
         if since.is_some() {
             self.read = self.read.max(since);
             self.stall = None;
@@ -354,6 +375,10 @@ impl Model {
                 if self.watched() || self.in_flight + self.probes > 0 {
                     self.flushed = Some(now);
                 }
+                let new = self.unread.is_none() && self.to_be_read.is_none();
+                if self.support != Support::Yes && self.tells && new {
+                    self.to_be_read = Some(now);
+                }
             }
             Operation::Blocked => self.blocked = self.blocked.or(Some(now)),
             Operation::Withdrawn => {
@@ -398,7 +423,7 @@ impl Model {
             }
             Operation::Run { lead } => {
                 self.note_gap(now);
-                self.near = lead.is_some();
+                self.near = lead.map(nanos);
                 if let (Some(lead), Some(flushed), false) = (lead, self.flushed, self.parked) {
                     if now.saturating_sub(self.last_run.max(flushed)) > nanos(lead) / 2 {
                         self.measured_from = None;
@@ -505,7 +530,7 @@ impl Model {
         let fresh = |at: Option<u128>| at.is_some_and(|at| at.saturating_add(FRESH) > p);
         let to_be_read = self.support != Support::Yes && self.receipts();
         let useless = if to_be_read {
-            self.unread.is_some()
+            self.unread.or(self.to_be_read).is_some()
         } else {
             self.support == Support::No || self.flushed.is_some()
         };
@@ -594,8 +619,7 @@ impl Model {
         } else if self.flushed.is_some() && self.trial.is_none() {
             self.trial = Some(Clock::new(now, self.timeout));
         }
-        let read_next = self.support != Support::Yes && self.flushed.is_some();
-        let unread = self.watched_by_receipts() && (self.unread.is_some() || read_next);
+        let unread = self.unread.or(self.to_be_read).is_some() && self.watched_by_receipts();
         if clocks && (self.blocked.is_some() || unread) && self.stall.is_none() {
             self.stall = Some(Clock::new(now, self.write_stall));
         }
@@ -630,7 +654,9 @@ impl Model {
         let Some(interval) = self.interval else {
             return false;
         };
-        let to_read = self.may_send && self.watched_by_receipts() && self.unread.is_none();
+        let to_read = self.may_send
+            && self.watched_by_receipts()
+            && self.unread.or(self.to_be_read).is_none();
         let since = self.last_life().max(self.last_ping.unwrap_or(0));
         let silent = since.checked_add(interval).is_some_and(|due| due <= now);
         let rest = self.flushed.is_none() && !self.queued;

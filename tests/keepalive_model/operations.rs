@@ -228,7 +228,8 @@ pub(crate) struct Checked {
     /// When bytes were received last.
     spoke: Option<Duration>,
     over: Option<Counters>,
-    /// Receipts that were seen, and convictions with something unread.
+    /// Whether something was ever unread, receipts that were seen, and convictions with something unread.
+    was_unread: bool,
     pub(crate) receipts: u64,
     pub(crate) unread: u64,
     pub(crate) events: Vec<Event>,
@@ -254,6 +255,7 @@ impl Checked {
             last_ping: None,
             spoke: None,
             over: None,
+            was_unread: false,
             receipts: 0,
             unread: 0,
             events: Vec::new(),
@@ -380,14 +382,17 @@ impl Checked {
                 drained,
                 write_refused,
                 unread,
-            } => machine.handle_look(
-                now,
-                Look {
-                    drained,
-                    write_refused,
-                    unread,
-                },
-            ),
+            } => {
+                self.was_unread |= matches!(unread, Unread::Known { held: 256.., .. });
+                machine.handle_look(
+                    now,
+                    Look {
+                        drained,
+                        write_refused,
+                        unread,
+                    },
+                );
+            }
             Operation::Timeout => machine.handle_timeout(now),
             Operation::Verdict(verdict) => machine.handle_verdict(now, verdict),
             Operation::Closed => machine.handle_closed(),
@@ -433,8 +438,8 @@ impl Checked {
                 }
                 // How long it is known to lie unread is another matter, and the model's.
                 _ => {
-                    let unread = evidence.unread_for.map(|_| self.timeout_floor);
-                    self.unread += u64::from(unread.is_some());
+                    let unread = self.was_unread.then_some(self.timeout_floor);
+                    self.unread += u64::from(evidence.unread_for.is_some());
                     evidence.write_blocked_for.max(unread)
                 }
             };

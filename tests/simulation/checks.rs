@@ -56,6 +56,7 @@ impl World {
             self.check_awake(end);
         }
         self.check_conviction();
+        self.check_unread();
         let since = self.now.saturating_sub(self.slack());
         if self.outlasts(since) && !self.is_absent(End::Server) {
             self.fault("a shutdown outlasts its limit");
@@ -129,6 +130,38 @@ impl World {
         }
     }
 
+    /// No peer that leaves something unread for too long is missed, on a connection watched by receipts.
+    pub(crate) fn check_unread(&mut self) {
+        let watch = self.plan.client;
+        let (Mode::Every(interval), true) = (watch.mode, watch.while_idle && !watch.reports) else {
+            return;
+        };
+        let tells = watch.by_receipts && self.plan.traits.receipts && !self.nonsense;
+        let snapshot = self.liveness.snapshot();
+        if !tells || snapshot.state().is_final() {
+            return;
+        }
+        let (_, Some(unread)) = self.link.lock().last_read_of(End::Client) else {
+            return;
+        };
+        let (taken, read) = self.link.lock().last_moved(End::Client);
+        let since = match watch.write_stall {
+            Some(_) => unread,
+            None => unread.max(read),
+        };
+        // Behind what is written now and then nobody can say how long something is unread, and what is
+        // taken after it was refused is a sign of life.
+        let since = since.max(taken);
+        // It is asked each interval, and then at each quarter.
+        let patience = watch.write_stall.unwrap_or(watch.timeout);
+        let bound = interval + patience + patience / 4 + self.slack();
+        if self.now > since + bound && !self.was_stopped(End::Client, since, self.now) {
+            self.fault(format_args!(
+                "unread since {since}, not convicted within {bound} ms: {snapshot:?}"
+            ));
+        }
+    }
+
     /// Nothing has hindered anything for a while.
     pub(crate) fn check_healed(&mut self) {
         if !self.faults.is_empty() || self.nonsense || self.has_ended(End::Client) {
@@ -159,7 +192,7 @@ impl World {
         if snapshot.late_calls_unanswered() > late {
             faults.push(format!("{late} calls were late: {snapshot:?}"));
         }
-        if snapshot.support() == Support::No {
+        if snapshot.support() == Support::No && !self.plan.traits.old {
             faults.push("KA-23: its peer answers PINGs".to_owned());
         }
         if !endless {

@@ -116,10 +116,23 @@ impl World {
         let trouble = self.had_trouble(End::Client, from, deadline);
         let stalled = self.was_stopped(End::Client, entry.started, self.now);
         let (taken, read) = self.link.lock().last_moved(End::Client);
+        let (seen_to_read, _) = self.link.lock().last_read_of(End::Client);
+        let traits = &self.plan.traits;
+        // By what is taken the peer lives only where it was refused before.
+        let refused = self.link.lock().was_refused(End::Client);
+        let moved = if refused { taken.max(read) } else { read };
+        let alive = if traits.receipts {
+            moved.max(seen_to_read)
+        } else {
+            moved
+        };
+        // A probe asks for a PONG and for nothing else.
+        let is_call = matches!(entry.kind, Kind::Call(_));
+        let can_ask = !traits.old || (traits.receipts && is_call);
         // A timer may be a step and a millisecond late, and two runs be so far apart.
         let coarse = lead / 4 < 2 * self.slack();
         let right = match verdict {
-            Verdict::Slow => taken.max(read) >= from,
+            Verdict::Slow => alive >= from,
             Verdict::HandlersStalled => self.was_stopped(End::Server, 0, self.now),
             Verdict::Unresponsive => trouble,
             Verdict::NotReading => trouble || narrow,
@@ -127,6 +140,7 @@ impl World {
             Verdict::LocalStall => stalled || coarse || entry.held_until > 0,
             Verdict::Unknown(Unknown::NoSupport) => {
                 self.plan.client.mode == Mode::Off
+                    || !can_ask
                     || trouble
                     || narrow
                     || stalled
@@ -219,7 +233,19 @@ impl World {
         };
         let watched = matches!(watch.mode, Mode::Every(_));
         let may = watched && (!watch.reports || explicit.is_some());
-        let silent = moved + allowed <= now + slack;
+        let (_, waits_since) = self.link.lock().last_read_of(end);
+        let unread = waits_since.filter(|_| {
+            watch.by_receipts && self.plan.traits.receipts && reason == DeadReason::NotReading
+        });
+        let unread = unread.map(|since| {
+            if explicit.is_some() {
+                since
+            } else {
+                since.max(read)
+            }
+        });
+        let silent = unread.is_some_and(|since| since + allowed <= now + slack)
+            || moved + allowed <= now + slack;
         let parks = self.plan.limits.owed.is_some();
         let cause = parks || self.had_trouble(end, now.saturating_sub(allowed), now);
         (may && silent && cause).then_some(()).ok_or_else(|| {

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use ttrpc_keepalive::transport::Look;
 
 use super::choices::Choices;
+use super::kernel::{Deaf, Kernel};
 use super::plan::{Break, Traits};
 use super::wire::{Cutter, Wire};
 
@@ -55,6 +56,8 @@ struct Pipe {
     writer: Option<Waker>,
     wrote: Cutter,
     read: Cutter,
+    kernel: Kernel,
+    deaf: Deaf,
     was_stale: bool,
     last_taken: u64,
     last_read: u64,
@@ -75,6 +78,8 @@ impl Pipe {
             writer: None,
             wrote: Cutter::default(),
             read: Cutter::default(),
+            kernel: Kernel::default(),
+            deaf: Deaf::default(),
             was_stale: false,
             last_taken: 0,
             last_read: 0,
@@ -134,6 +139,10 @@ pub(crate) struct Link {
     told: [Vec<Told>; 2],
     /// Whether an end gave up with bytes that it had not read.
     left_unread: [bool; 2],
+    /// Whether bytes of an end were ever refused.
+    refused: [bool; 2],
+    /// What an end could know of its peer's reading when it closed.
+    closed: [Option<(u64, Option<u64>)>; 2],
     /// Run within the next read or write of that end.
     hooks: [(Option<Hook>, Option<Hook>); 2],
 }
@@ -152,6 +161,8 @@ impl SharedLink {
             activity: 0,
             told: [Vec::new(), Vec::new()],
             left_unread: [false; 2],
+            refused: [false; 2],
+            closed: [None; 2],
             hooks: [(None, None), (None, None)],
         })))
     }
@@ -219,6 +230,7 @@ impl Link {
         if pipe.end.is_none() && !pipe.void && !pipe.wrote.is_mid_frame() {
             pipe.flight
                 .push_back((self.now + self.traits.delay, bytes.to_vec()));
+            pipe.kernel.write(self.now, bytes.len());
             self.advance(self.now);
         }
     }
@@ -226,13 +238,37 @@ impl Link {
     /// Takes all that was sent to an end that nobody plays.
     pub(crate) fn discard(&mut self, reader: End) {
         let pipe = &mut self.pipes[reader.other().index()];
+        pipe.kernel.read(self.now, pipe.ready.len());
         pipe.ready.clear();
         self.advance(self.now);
+    }
+
+    /// What the kernel tells this end that the other has not read, one too high now and then.
+    pub(crate) fn unread(&mut self, end: End) -> usize {
+        self.activity += 1;
+        let odd = usize::from(self.choices.percent(20));
+        // What a peer leaves that closes is gone, but not before its end can be seen.
+        match self.refuses(end) {
+            true => odd,
+            false => self.pipes[end.index()].kernel.held() + odd,
+        }
+    }
+
+    /// When the other end has last read of what this one wrote, and since when something waits there
+    /// while it reads nothing.
+    pub(crate) fn last_read_of(&self, end: End) -> (u64, Option<u64>) {
+        let kernel = &self.pipes[end.index()].kernel;
+        let now = (kernel.last_read(), kernel.waits_since());
+        self.closed[end.index()].unwrap_or(now)
     }
 
     /// What the transport of this end has said of the connection's end.
     pub(crate) fn told(&self, end: End) -> &[Told] {
         &self.told[end.index()]
+    }
+
+    pub(crate) fn was_refused(&self, end: End) -> bool {
+        self.refused[end.index()]
     }
 
     pub(crate) fn left_unread(&self, end: End) -> bool {
@@ -269,6 +305,8 @@ impl Link {
 
     pub(crate) fn close(&mut self, end: End) {
         self.activity += 1;
+        let known = self.last_read_of(end);
+        self.closed[end.index()].get_or_insert(known);
         self.pipes[end.index()].end.get_or_insert(Break::Clean);
         let pipe = &mut self.pipes[end.other().index()];
         let undelivered = !pipe.ready.is_empty();
@@ -298,6 +336,7 @@ impl Link {
             pipe.blocked_until = now + 1 + self.choices.below(5);
         }
         if now < pipe.blocked_until || room == 0 {
+            self.refused[end.index()] = true;
             return Err(ErrorKind::WouldBlock.into());
         }
         let offered = slices.iter().flat_map(|slice| slice.iter().copied());
@@ -305,6 +344,7 @@ impl Link {
         let count = taken.len();
         self.wire.wrote(end, pipe.wrote.cut(&taken, self.activity));
         pipe.last_taken = now;
+        pipe.kernel.write(now, count);
         if !pipe.void && pipe.end.is_none() {
             pipe.flight.push_back((now + self.traits.delay, taken));
             self.advance(now);
@@ -334,13 +374,22 @@ impl Link {
         }
         let count = limit.min(1 + self.choices.size(self.traits.piece));
         let count = count.min(pipe.ready.len());
-        let bytes: Vec<u8> = pipe.ready.drain(..count).collect();
+        let mut bytes: Vec<u8> = pipe.ready.drain(..count).collect();
+        pipe.kernel.read(self.now, count);
+        pipe.freed_at = self.now;
+        if self.traits.old && end == End::Server {
+            bytes = pipe.deaf.hear(&bytes);
+            if bytes.is_empty() {
+                self.advance(self.now);
+                return self.give(end, buffer, limit);
+            }
+        }
+        pipe.last_read = self.now;
         buffer.extend_from_slice(&bytes);
-        (pipe.last_read, pipe.freed_at) = (self.now, self.now);
         self.wire
             .read(end, pipe.read.cut(&bytes, self.activity), self.now);
         self.advance(self.now);
-        Some(Ok(count))
+        Some(Ok(bytes.len()))
     }
 
     pub(crate) fn look(&mut self, end: End) -> Look {

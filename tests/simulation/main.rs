@@ -13,6 +13,7 @@ mod calls;
 mod checks;
 mod choices;
 mod judge;
+mod kernel;
 mod link;
 mod plan;
 mod process;

@@ -12,6 +12,7 @@ pub(crate) struct Watch {
     pub(crate) reports: bool,
     pub(crate) write_stall: Option<u64>,
     pub(crate) assumes: bool,
+    pub(crate) by_receipts: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,10 @@ pub(crate) struct Traits {
     pub(crate) looks: bool,
     pub(crate) try_send: bool,
     pub(crate) shortcut: bool,
+    /// Whether what is unread can be told.
+    pub(crate) receipts: bool,
+    /// Whether the server knows no PING: it reads them, and that is all.
+    pub(crate) old: bool,
     /// Whether a read may find nothing first although bytes are there.
     pub(crate) stale: bool,
 }
@@ -169,6 +174,7 @@ fn watch(choices: &mut Choices) -> Watch {
         reports: choices.percent(20),
         write_stall: choices.pick(&[None, None, None, None, Some(100), Some(400)]),
         assumes: choices.percent(20),
+        by_receipts: choices.percent(40),
     }
 }
 
@@ -231,6 +237,10 @@ impl Plan {
             server_stream: some(choices, &[100, 20_000]),
             owed: some(choices, &[100, 20_000]),
         };
+        let mut client = watch(choices);
+        let old = choices.percent(30);
+        // It would be convicted although it is well.
+        client.assumes &= !old;
         Self {
             quantum: choices.pick(&[5, 5, 2, 1]),
             traits: Traits {
@@ -241,9 +251,11 @@ impl Plan {
                 looks: choices.percent(50),
                 try_send: choices.percent(50),
                 shortcut: choices.percent(60),
+                receipts: choices.percent(60),
+                old,
                 stale: choices.percent(30),
             },
-            client: watch(choices),
+            client,
             server: watch(choices),
             inline: choices.percent(40),
             limits,

@@ -59,6 +59,7 @@ fn keepalive(watch: Watch) -> Keepalive {
     let keepalive = keepalive
         .timeout(ms(watch.timeout))
         .while_idle(watch.while_idle)
+        .watch_by_receipts(watch.by_receipts)
         .on_silence(match watch.reports {
             true => OnSilence::Report,
             false => OnSilence::Close,

@@ -72,6 +72,12 @@ impl Transport for Side {
         Poll::Ready(self.link.lock().look(self.end))
     }
 
+    fn unread(&self) -> Option<usize> {
+        let mut link = self.link.lock();
+        let tells = link.traits.receipts;
+        tells.then(|| link.unread(self.end))
+    }
+
     fn try_send(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
         let mut link = self.link.lock();
         let can = link.traits.try_send;

@@ -173,6 +173,8 @@ impl World {
                 self.link.lock().block(from, now + time);
                 self.trouble(None, time);
             }
+            // Who knows no PING sends none.
+            Operation::Flood(End::Server, _) if self.plan.traits.old => {}
             Operation::Flood(from, count) => {
                 let pings: Vec<u8> = (0..count)
                     .flat_map(|n| ping(n | now << 20 | 1 << 60))

@@ -30,7 +30,8 @@ impl<S: Side> State<S> {
     }
 
     pub(in crate::connection) fn look_due(&self, now: Duration) -> bool {
-        self.machine.look_due(now) || self.side.look_due()
+        let wish = || self.side.may_wish() && self.machine.wish_needs_look(now);
+        self.machine.look_due(now) || self.side.look_due() || wish()
     }
 
     /// A PING has come. RFC KA-11, KA-19: answered here, whatever the handlers do.

@@ -112,10 +112,12 @@ impl<S: Side> State<S> {
         self.outbox.is_empty()
     }
 
-    /// How many bytes the transport has taken, and when it last did. `None` while somebody writes.
+    /// What the transport has taken, and when it last took something. `None` while somebody writes, and while
+    /// the stream holds bytes back, since nobody can say when these were written.
     pub(in crate::connection) fn written(&self) -> Option<(u64, Option<Duration>)> {
         let taken = self.outbox.writes().taken;
-        (!self.outbox.is_out()).then(|| (self.outbox.written(), taken))
+        let known = !self.outbox.is_out() && !self.outbox.holds();
+        known.then(|| (self.outbox.written(), taken))
     }
 
     pub(in crate::connection) fn has_unflushed_ping(&self) -> bool {

@@ -27,6 +27,7 @@ impl Machine {
     /// [turned off](crate::keepalive::Keepalive::read_receipts).
     pub fn handle_receipts(&mut self, tells: bool) {
         self.receipts.set(tells && self.settings.read_receipts);
+        self.settle(self.now);
     }
 
     /// Bytes were received, of whatever frame, complete or not. The only evidence of life besides
@@ -126,6 +127,9 @@ impl Machine {
             count(&mut self.counters.pings_sent);
             self.last_ping = Some(now);
             self.round_trip.begin(now);
+            if self.support != Support::Yes {
+                self.receipts.expect(now);
+            }
             // A PING that nobody waits for any more was written all the same: its slot had been
             // promised.
             self.ping = if self.is_watched() || self.is_waited_for() {
@@ -255,7 +259,7 @@ impl Machine {
             Ping::Unwritten { .. } => false,
             // An earlier one that is out will not be answered: whether this one is read is the question.
             _ if self.support != Support::Yes && self.receipts.tell() => {
-                self.receipts.unread_since().is_none()
+                !self.receipts.may_be_unread()
             }
             Ping::Out { .. } => false,
             Ping::Rest => self.support != Support::No,
@@ -299,7 +303,7 @@ impl Machine {
         if self.note_local_stall(now) {
             self.settle(now);
         }
-        self.near = lead.is_some();
+        self.lead = lead;
         if let Some(lead) = lead {
             self.receipts.attend(self.last_run, now, lead);
         }

@@ -51,8 +51,17 @@ impl Machine {
     /// connection that is watched by receipts.
     #[must_use]
     pub fn asks_unread(&self) -> bool {
-        let judged = self.blocked_since.is_some() || (self.near && !self.can_ask());
+        let judged = self.blocked_since.is_some() || (self.lead.is_some() && !self.can_ask());
         self.receipts.tell() && (judged || self.is_watched_by_receipts()) && !self.is_over()
+    }
+
+    /// Whether the kernel is to be asked before [`handle_ping_wish`](Self::handle_ping_wish): a PING that
+    /// is to be read is of no use while something else lies unread.
+    #[must_use]
+    pub fn wish_needs_look(&self, now: Duration) -> bool {
+        let fresh = |at: Option<Duration>| at.is_some_and(|at| now.saturating_sub(at) < FRESH);
+        let spared = fresh(self.last_life()) || fresh(self.last_ping);
+        self.lead.is_some() && !self.can_ask() && self.asks_unread() && !spared
     }
 
     /// The next event. Drain after each input; undrained ones of a kind become one.
@@ -93,20 +102,6 @@ impl Machine {
         let asked_before = self.last_ping.is_some_and(|at| at < now);
         let may_ask = self.support != Support::No || self.receipts.tell();
         let waits_for_ping = unwritten_ping && asked_before && self.may_send && may_ask;
-        let attended = match &self.ping {
-            Ping::Out {
-                attended,
-                trial: Some(trial),
-                ..
-            } => Some(trial.attended().max(*attended)),
-            Ping::Out {
-                attended,
-                trial: None,
-                ..
-            } => Some(*attended),
-            Ping::Rest | Ping::Unwritten { .. } => None,
-        };
-        let unread = self.receipts.unread_since().is_some();
         judge(&Facts {
             peer_deadline_exceeded: false,
             written: write.written && !waits_for_ping,
@@ -120,9 +115,20 @@ impl Machine {
             longest_gap: call.longest_gap(),
             lead: call.lead(),
             can_ask: self.can_ask(),
-            attended,
-            // A PING behind which something is unread has not been read itself.
-            unread: self.receipts.attended().max(attended.filter(|_| unread)),
+            attended: match &self.ping {
+                Ping::Out {
+                    attended,
+                    trial: Some(trial),
+                    ..
+                } => Some(trial.attended().max(*attended)),
+                Ping::Out {
+                    attended,
+                    trial: None,
+                    ..
+                } => Some(*attended),
+                Ping::Rest | Ping::Unwritten { .. } => None,
+            },
+            unread: self.receipts.attended(),
             smoothed_rtt: self.round_trip.smoothed(),
         })
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{BREATH, Flags, Life, Machine, Ping, RETRY};
 use crate::keepalive::attended::{Attended, Waited};
+use crate::keepalive::receipts::Heard;
 use crate::keepalive::{DeadReason, Look, OnSilence, State, Support, Unread};
 
 impl Machine {
@@ -34,7 +35,8 @@ impl Machine {
         if let Ping::Out { trial, .. } = &mut self.ping {
             start_or_stop(trial, tried, now, self.settings.timeout);
         }
-        let stalled = self.blocked_since.is_some() || self.may_be_unread();
+        let stalled = self.blocked_since.is_some()
+            || (self.is_watched_by_receipts() && self.receipts.may_be_unread());
         start_or_stop(
             &mut self.write_stall,
             judging && stalled,
@@ -93,7 +95,8 @@ impl Machine {
     /// RFC KA-27: not where support is `No`, unless it can be seen whether it is read and nothing else
     /// lies unread. RFC KA-29: nor a trial where it is `Unknown`.
     pub(super) fn ping_due(&self) -> Option<Duration> {
-        let to_read = self.may_send && self.is_watched_by_receipts() && !self.may_be_unread();
+        let by_receipts = self.is_watched_by_receipts() && !self.receipts.may_be_unread();
+        let to_read = self.may_send && by_receipts;
         let asks = self.can_ask() || to_read;
         let wanted = self.is_watched() && asks && matches!(self.ping, Ping::Rest);
         let life = self.last_life().unwrap_or(self.connected);
@@ -118,13 +121,16 @@ impl Machine {
 
     /// Whether a look is due at which the kernel is asked, and for nothing else.
     pub(super) fn receipt_due(&self, now: Duration) -> bool {
-        if !self.near && !self.settings.watch_by_receipts {
-            return false;
+        let near = self.lead.is_some_and(|lead| {
+            let asked = self.receipts.asked_at();
+            let due = asked.is_none_or(|at| is_past(at.checked_add(lead / 4), now));
+            due && !self.can_ask() && self.asks_unread()
+        });
+        if near || !self.settings.watch_by_receipts {
+            return near;
         }
-        let near = self.near && !self.can_ask() && self.asks_unread();
         let before_ping = || self.support != Support::Yes && is_past(self.ping_due(), now);
-        let watch = self.is_watched_by_receipts();
-        near || watch && (is_past(self.unread_due(), now) || before_ping())
+        self.is_watched_by_receipts() && (is_past(self.unread_due(), now) || before_ping())
     }
 
     /// RFC KA-26. Also one distance after a PING that was sent for another reason, or that was
@@ -182,15 +188,20 @@ impl Machine {
     /// The kernel was asked what is unread, before it was looked for bytes. Returns whether something is.
     pub(super) fn note_unread(&mut self, seen: Duration, look: Look) -> bool {
         let mut receipts = self.receipts.clone();
-        if receipts.take(seen, self.now, look.unread) {
+        match receipts.take(seen, self.now, look.unread) {
+            Heard::Nothing => {}
+            // A write that is refused has its own time.
+            Heard::Anew if self.blocked_since.is_none() => self.write_stall = None,
+            Heard::Anew => {}
             // What was found then may be the end: nobody has read what a peer leaves that closes.
-            if !look.drained {
-                return false;
-            }
-            self.write_stall = None;
-            // Of one that answers PING only what it says is life: somebody in between may read for it.
-            if self.support != Support::Yes {
-                self.note_life(receipts.read().unwrap_or(seen));
+            Heard::Read if !look.drained => return false,
+            Heard::Read => {
+                self.write_stall = None;
+                // Of one that answers PING only what it says is life: somebody in between may read
+                // for it.
+                if self.support != Support::Yes {
+                    self.note_life(receipts.read().unwrap_or(seen));
+                }
             }
         }
         self.receipts = receipts;
@@ -313,13 +324,6 @@ impl Machine {
     pub(super) fn is_watched_by_receipts(&self) -> bool {
         let asks = self.settings.watch_by_receipts && self.receipts.tell();
         asks && self.is_watched() && !self.is_over()
-    }
-
-    /// Whether the time of what is unread runs: from when it is known, or from the PING that is out to
-    /// be read.
-    fn may_be_unread(&self) -> bool {
-        let to_read = self.support != Support::Yes && matches!(self.ping, Ping::Out { .. });
-        self.is_watched_by_receipts() && (self.receipts.unread_since().is_some() || to_read)
     }
 
     pub(super) const fn is_waited_for(&self) -> bool {

@@ -243,6 +243,22 @@
 //! it gets on is another question. [`Snapshot::oldest_call_for`], [`Snapshot::calls_in_flight`] and
 //! [`Snapshot::late_calls_unanswered`] tell of it to whoever asks, without making a call.
 //!
+//! # A peer that does not know PING
+//!
+//! No server of today answers PINGs. On a unix socket Linux tells all the same how much of what was
+//! written the *process* at the other end has not read, so such a peer is asked by a PING that it
+//! ignores: shortly before a call to it is late, one, unless its request lies unread anyway.
+//!
+//! | what the kernel says | the verdict |
+//! |---|---|
+//! | it was read | [`Slow`](Verdict::Slow), and [`Evidence::only_reads`] |
+//! | nobody has read it | [`NotReading`](Verdict::NotReading) |
+//! | nothing: TCP, vsock, other streams and systems, or [turned off](Keepalive::read_receipts) | [`Unknown`](Verdict::Unknown) |
+//!
+//! That a process reads says nothing of a handler, and nothing of who is behind a proxy. A process that
+//! reads on the thread that its handlers block does not read and lives. [`Snapshot::receipts`] says
+//! whether the kernel tells, [`Keepalive::watch_by_receipts`] watches an idle connection by it.
+//!
 //! # The end of a connection
 //!
 //! All that waits on a connection fails with the one reason for which it ended, and whoever asks later

@@ -288,10 +288,8 @@ impl Model {
                 since = Some(written_at.max(asked));
             }
             Some((_, _, before)) if empty && written > before => since = Some(written_at),
-            Some((asked, before, _)) if !empty => {
-                if held + 256 <= before + added {
-                    since = Some(asked);
-                }
+            Some((asked, before, _)) if !empty && held + 256 <= before + added => {
+                since = Some(asked);
             }
             Some(_) => {}
         }

@@ -278,15 +278,14 @@ fn peer_of_a_side_that_sends_no_pings_is_judged_by_its_request() {
 #[test]
 fn peer_that_answers_pings_is_not_alive_because_something_reads() {
     let mut queue = Queue::new();
-    let mut machine = known(&Keepalive::on_demand());
+    let mut machine = known(&Keepalive::every(ms(30_000)).watch_by_receipts(true));
     machine.handle_receipts(true);
     let mut call = begin(&mut machine, &mut queue, 1000);
-    assert!(!machine.asks_unread());
-    machine.handle_run(call.ask_at(), Some(call.lead()));
-    machine.handle_look(call.ask_at(), found(true, queue.answer()));
     let verdict = judge(&mut machine, &mut queue, &mut call, always);
     assert_eq!(verdict, Verdict::Unresponsive);
-    assert!(!machine.evidence(ms(3000)).only_reads());
+    let evidence = machine.evidence(ms(3000));
+    assert_eq!(evidence.read_ago, Some(ms(250)), "its PING was read");
+    assert!(!evidence.only_reads());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 mod support;
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use support::*;
-use tokio::net::UnixListener;
-use tokio::time::{sleep, timeout};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::time::{sleep, sleep_until, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
-use ttrpc_keepalive::wire::MessageType;
+use ttrpc_keepalive::wire::{MessageType, Request};
 use ttrpc_keepalive::{
     Client, Code, ConnectionError, Context, DeadReason, DriverThread, Error, Listener,
-    MethodOptions, Server, State, Status, Verdict,
+    MethodOptions, Server, State, Status, Support, Verdict,
 };
 
 const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
@@ -243,6 +244,61 @@ async fn a_server_that_was_stopped_knows_that_its_requests_may_have_waited() {
     }
 }
 
+/// Knows no PING, as servers of today: `Say` is answered at once, everything else after a while.
+#[test]
+fn child_old_server() {
+    let Some(address) = plays("child_old_server") else {
+        return;
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let name = address.trim_start_matches("unix://@");
+        let listener = UnixListener::bind(format!("\0{name}")).unwrap();
+        println!("\nready");
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(serve_as_of_old(Peer::new(stream)));
+            }
+        });
+        let wait = || std::io::stdin().read_to_end(&mut Vec::new());
+        tokio::task::spawn_blocking(wait).await.unwrap().unwrap();
+    });
+}
+
+async fn serve_as_of_old(mut peer: Peer<UnixStream>) {
+    let mut asleep = VecDeque::new();
+    loop {
+        let first = asleep.front().map(|(until, _)| *until);
+        let wake = async {
+            match first {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            frame = peer.next() => match frame {
+                Some(frame) if frame.header.message_type == MessageType::REQUEST => {
+                    let id = frame.header.stream_id;
+                    let request = Request::decode(&frame.payload).unwrap();
+                    if &*request.method == "Say" {
+                        peer.respond(id).await;
+                    } else {
+                        asleep.push_back((tokio::time::Instant::now() + ms(2500), id));
+                    }
+                }
+                Some(_) => {}
+                None => return,
+            },
+            () = wake => {
+                if let Some((_, id)) = asleep.pop_front() {
+                    peer.respond(id).await;
+                }
+            }
+        }
+    }
+}
+
 const CONNECTIONS: usize = 100;
 const TIMEOUT: Duration = ms(800);
 
@@ -452,6 +508,62 @@ async fn a_stopped_process_is_unresponsive_at_a_calls_deadline() {
         .await
         .unwrap();
     say(&client).await.unwrap();
+}
+
+/// The verdict on a late call, or `None` if this side was held up itself on a machine with other work.
+fn verdict_of(error: &ttrpc_keepalive::Error) -> Option<Verdict> {
+    error
+        .verdict()
+        .filter(|verdict| *verdict != Verdict::LocalStall)
+}
+
+// A process that knows no PING, at work and then really stopped.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_process_that_knows_no_ping_is_slow_while_it_runs_and_not_reading_while_it_is_stopped() {
+    let address = format!("unix://@{}", address("old"));
+    let server = Process::start("child_old_server", &address);
+    let client = Client::builder().connect(&address).await.unwrap();
+    say(&client).await.unwrap();
+    assert_eq!(client.snapshot().support(), Support::No);
+
+    let error = sleep_within(&client, secs(3), secs(1)).await.unwrap_err();
+    assert!(
+        matches!(verdict_of(&error), Some(Verdict::Slow) | None),
+        "{error}"
+    );
+    timeout(secs(20), error.late_answer().unwrap())
+        .await
+        .unwrap();
+
+    server.signal("-STOP");
+    let error = say_within(&client, secs(1)).await.unwrap_err();
+    assert!(
+        matches!(verdict_of(&error), Some(Verdict::NotReading) | None),
+        "{error}"
+    );
+    server.signal("-CONT");
+    timeout(secs(20), error.late_answer().unwrap())
+        .await
+        .unwrap();
+    say(&client).await.unwrap();
+    assert_eq!(client.peer(), ttrpc_keepalive::Peer::Alive);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_process_that_knows_no_ping_is_convicted_when_it_is_stopped() {
+    let address = format!("unix://@{}", address("old-idle"));
+    let server = Process::start("child_old_server", &address);
+    let keepalive = Keepalive::every(ms(200)).timeout(secs(2));
+    let client = Client::builder().keepalive(keepalive.watch_by_receipts(true));
+    let client = client.connect(&address).await.unwrap();
+    say(&client).await.unwrap();
+    sleep(secs(1)).await;
+    assert!(matches!(client.snapshot().state(), State::Alive));
+    server.signal("-STOP");
+    let end = timeout(secs(20), client.closed()).await.unwrap();
+    assert_eq!(end.dead_reason(), Some(DeadReason::NotReading));
 }
 
 // A7, A14, A15, A22: nobody calls, and the end is known all the same, to all who hold the client.

@@ -47,8 +47,7 @@ impl Cast {
         let mut players = Vec::new();
         for name in PLUGINS {
             let mut child = Command::new(&program)
-                .arg("plugin")
-                .args([name, rules.on_close()])
+                .args(rules.plugin(name))
                 .arg(socket)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())

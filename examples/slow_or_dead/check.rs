@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::{Peer, Verdict};
+use ttrpc_keepalive::{Peer, Support, Verdict};
 
 use crate::cast::Testimony;
 use crate::part::Part;
@@ -31,7 +31,13 @@ pub(crate) fn print(
             prompt.prompt(),
             slow.late_and_kept(SLOW_IN, SLOW_WORK, Verdict::Slow),
             wedged.late_and_kept(WEDGED_IN, WEDGED_FOR, Verdict::HandlersStalled),
-            frozen.frozen(),
+            frozen.frozen(Verdict::Unresponsive),
+        ],
+        Rules::OldPeers => [
+            prompt.prompt(),
+            slow.late_and_seen_to_read(SLOW_IN, SLOW_WORK),
+            wedged.late_and_seen_to_read(WEDGED_IN, WEDGED_FOR),
+            frozen.frozen(Verdict::NotReading),
         ],
         Rules::Today => [
             prompt.prompt(),
@@ -127,17 +133,33 @@ impl Part<'_> {
         ]
     }
 
-    fn frozen(&self) -> Vec<Claim> {
+    fn late_and_seen_to_read(&self, event: u32, work: Duration) -> Vec<Claim> {
+        let mut claims = self.late_and_kept(event, work, Verdict::Slow);
+        claims.push(claim(
+            "was seen to read the PING before that, and to do no more",
+            || {
+                let (_, _, error) = self.late(event)?;
+                let evidence = error.evidence()?;
+                Some(evidence.only_reads() && evidence.support == Support::No)
+            },
+        ));
+        claims
+    }
+
+    fn frozen(&self, verdict: Verdict) -> Vec<Claim> {
         vec![
             self.stopped_at_work(),
             claim(
-                "was called UNRESPONSIVE after 2 s, and was doubtful from then on",
+                format!(
+                    "was called {} after 2 s, and was doubtful from then on",
+                    loud(verdict)
+                ),
                 || {
                     let (_, took, error) = self.late(FROZEN_IN)?;
                     let doubted = |happening: &_| matches!(happening, Happening::Doubtful(_));
                     let doubtful = error.peer() == Peer::Doubtful && self.at(doubted).is_some();
-                    let unresponsive = error.verdict() == Some(Verdict::Unresponsive);
-                    Some(doubtful && unresponsive && on_time(took, LIMIT))
+                    let said = error.verdict() == Some(verdict);
+                    Some(doubtful && said && on_time(took, LIMIT))
                 },
             ),
             claim(

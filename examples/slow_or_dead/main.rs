@@ -3,7 +3,11 @@
 //! ```text
 //! cargo run --example slow_or_dead               decides by evidence
 //! cargo run --example slow_or_dead -- --today    decides as runtimes of today do
+//! cargo run --example slow_or_dead -- --old-peers    decides by evidence about plugins of today
 //! ```
+//!
+//! With `--old-peers` the plugins know no PING, as those of today: the runtime sees what their processes
+//! read. *wedged* has another thread that reads, and so it is slow as *slow* is.
 //!
 //! The four plugins are this same program, started again. Each may take 2 s for an event.
 //! *prompt* answers at once. *slow* takes 5 s for one event. *wedged* blocks the one thread of its
@@ -15,7 +19,7 @@
 //! said.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +41,7 @@ use timeline::{Happening, Timeline, say};
 mod cast;
 mod check;
 mod decide;
+mod old;
 mod part;
 mod plugin;
 mod record;
@@ -80,6 +85,8 @@ const PLAY_LIMIT: Duration = Duration::from_secs(24);
 enum Rules {
     Evidence,
     Today,
+    /// By evidence, about plugins that know no PING.
+    OldPeers,
 }
 
 // One thread, so that the handler that blocks it blocks its whole process.
@@ -90,6 +97,13 @@ async fn main() -> ExitCode {
     let done = match arguments[..] {
         [] => run(Rules::Evidence).await,
         ["--today"] => run(Rules::Today).await,
+        ["--old-peers"] => run(Rules::OldPeers).await,
+        ["old-plugin", name, socket] => {
+            let (name, socket) = (name.to_owned(), PathBuf::from(socket));
+            let played = tokio::task::spawn_blocking(move || old::play(&name, &socket));
+            let played = played.await.map_err(Into::into).and_then(|played| played);
+            played.map(|()| ExitCode::SUCCESS)
+        }
         ["plugin", name, on_close, socket] => {
             let on_close = match on_close {
                 "exit" => OnClose::Exit,
@@ -99,7 +113,7 @@ async fn main() -> ExitCode {
             played.map(|()| ExitCode::SUCCESS)
         }
         _ => {
-            eprintln!("usage: slow_or_dead [--today]");
+            eprintln!("usage: slow_or_dead [--today | --old-peers]");
             return ExitCode::from(2);
         }
     };
@@ -221,11 +235,12 @@ fn number(value: u32) -> UInt32Value {
 }
 
 impl Rules {
-    /// What plugins do when they are disconnected, as [`plugin::play`] is told.
-    fn on_close(self) -> &'static str {
+    /// How a plugin of that name is started, before the path of the socket.
+    fn plugin(self, name: &'static str) -> Vec<&'static str> {
         match self {
-            Self::Evidence => "reconnect",
-            Self::Today => "exit",
+            Self::Evidence => vec!["plugin", name, "reconnect"],
+            Self::Today => vec!["plugin", name, "exit"],
+            Self::OldPeers => vec!["old-plugin", name],
         }
     }
 }
@@ -235,6 +250,9 @@ impl fmt::Display for Rules {
         let rules = match self {
             Self::Evidence => {
                 "A late plugin is judged by evidence: a slow one is kept, a dead one is evicted."
+            }
+            Self::OldPeers => {
+                "The plugins know no PING. A late one is judged by what its process reads."
             }
             Self::Today => {
                 "As today: a late plugin is disconnected, slow or dead, and ends as NRI's stub does."

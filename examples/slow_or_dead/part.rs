@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::{ConnectionError, DeadReason, Error, Evidence};
+use ttrpc_keepalive::{ConnectionError, Error, Evidence};
 
 use crate::cast::Testimony;
 use crate::decide::Outcome;
@@ -94,16 +94,13 @@ impl<'a> Part<'a> {
             })
     }
 
-    /// When it was convicted of silence, and on which evidence.
+    /// When it was convicted, and on which evidence.
     pub(crate) fn death(&self) -> Option<(Duration, Evidence)> {
         self.entries
             .iter()
             .find_map(|entry| match &entry.happening {
                 Happening::Gone(seen) => match seen.end()? {
-                    ConnectionError::Dead {
-                        reason: DeadReason::Silent,
-                        evidence,
-                    } => Some((entry.at, **evidence)),
+                    ConnectionError::Dead { evidence, .. } => Some((entry.at, **evidence)),
                     _ => None,
                 },
                 _ => None,

@@ -80,7 +80,7 @@ fn server(name: &str) -> Result<Server> {
     Ok(server)
 }
 
-async fn work(name: String, event: u32) {
+pub(crate) async fn work(name: String, event: u32) {
     match (name.as_str(), event) {
         ("slow", SLOW_IN) => tokio::time::sleep(SLOW_WORK).await,
         // As a lock does that is never released, or a call into code that does not come back.
@@ -92,7 +92,7 @@ async fn work(name: String, event: u32) {
 
 /// The runtime holds the other end of standard input and never writes. However it ends, the pipe
 /// ends with it, and so does this process: it must not outlive the run.
-fn end_with_the_runtime() {
+pub(crate) fn end_with_the_runtime() {
     // While it is stopped it cannot read. The runtime ends that by SIGKILL, and where the runtime
     // was itself killed, Linux does.
     #[cfg(target_os = "linux")]

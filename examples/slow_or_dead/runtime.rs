@@ -68,6 +68,9 @@ impl Runtime {
     async fn register(&self, stream: Socket) -> Result<Arc<Plugin>> {
         let keepalive = match self.rules {
             Rules::Evidence => Keepalive::every(INTERVAL).timeout(TIMEOUT),
+            Rules::OldPeers => Keepalive::every(INTERVAL)
+                .timeout(TIMEOUT)
+                .watch_by_receipts(true),
             Rules::Today => Keepalive::off(),
         };
         let client = Client::builder().keepalive(keepalive).attach(stream)?;
@@ -104,8 +107,8 @@ impl Runtime {
             let plugin = self.plugins().get(name).map(Arc::clone);
             let outcome = match (plugin, self.rules) {
                 (None, _) => Outcome::Absent,
-                (Some(plugin), Rules::Evidence) => plugin.deliver(event).await,
                 (Some(plugin), Rules::Today) => today::deliver(&plugin, event, &self).await,
+                (Some(plugin), _) => plugin.deliver(event).await,
             };
             let took = now().saturating_sub(began);
             let happening = Happening::Event {

@@ -96,10 +96,10 @@ impl Sum {
 
     fn verdicts(&self, rules: Rules) -> String {
         match rules {
-            Rules::Evidence if self.verdicts.is_empty() => "none".to_owned(),
-            Rules::Evidence => self.verdicts.join(", "),
             // The errors have one all the same, but nobody looks at it.
             Rules::Today => "not asked for".to_owned(),
+            _ if self.verdicts.is_empty() => "none".to_owned(),
+            _ => self.verdicts.join(", "),
         }
     }
 

@@ -221,7 +221,7 @@ fn about_event(event: u32, outcome: &Outcome, rules: Rules) -> Option<(Colour, S
             format!("event {event} late: FATAL"),
             "deadline exceeded; disconnected for good".to_owned(),
         ),
-        (Outcome::Late(error), Rules::Evidence) => {
+        (Outcome::Late(error), Rules::Evidence | Rules::OldPeers) => {
             let (colour, consequence) = match error.peer() {
                 Peer::Alive => (Colour::Late, "kept, set aside"),
                 Peer::Doubtful => (Colour::Bad, "skipped until heard"),
@@ -247,6 +247,7 @@ pub(crate) fn verdict(error: &Error) -> String {
 pub(crate) fn loud(verdict: Verdict) -> String {
     match verdict {
         Verdict::HandlersStalled => "HANDLERS STALLED".to_owned(),
+        Verdict::NotReading => "NOT READING".to_owned(),
         other => format!("{other:?}").to_uppercase(),
     }
 }
@@ -263,6 +264,9 @@ fn silence(seen: &Snapshot) -> String {
     let mut text = format!("silent for {:.2} s", seen.silent_for().as_secs_f64());
     if let Some(awaiting) = seen.awaiting_pong_for() {
         text += &format!(", PING unanswered for {:.2} s", awaiting.as_secs_f64());
+    }
+    if let Some(unread) = seen.unread_for() {
+        text += &format!(", read nothing for {:.2} s", unread.as_secs_f64());
     }
     text
 }

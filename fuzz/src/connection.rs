@@ -9,6 +9,8 @@ mod checks;
 mod choices;
 #[path = "../../tests/simulation/judge.rs"]
 mod judge;
+#[path = "../../tests/simulation/kernel.rs"]
+mod kernel;
 #[path = "../../tests/simulation/link.rs"]
 mod link;
 #[path = "../../tests/simulation/plan.rs"]

@@ -40,6 +40,7 @@ mod config;
 mod deadline;
 mod deadlines;
 mod events;
+mod evidence;
 mod machine;
 mod receipts;
 mod slot;
@@ -51,8 +52,9 @@ pub use config::{ConfigError, Keepalive, KeepaliveSettings, OnSilence, PeerSuppo
 pub use deadline::CallDeadline;
 pub use deadlines::{Deadlines, Expired, Writes};
 pub use events::{Counters, Event};
+pub use evidence::Evidence;
 pub use machine::Machine;
 pub use slot::{Reply, ReplySlot};
 pub use state::{DeadReason, Look, Peer, Role, State, Support, Unread};
-pub use verdict::{Evidence, Facts, Unknown, Verdict, WriteFacts, judge};
+pub use verdict::{Facts, Unknown, Verdict, WriteFacts, judge};
 pub use view::View;

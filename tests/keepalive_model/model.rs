@@ -320,7 +320,7 @@ impl Model {
             self.read = self.read.max(since);
             self.stall = None;
             if self.support != Support::Yes {
-                self.life();
+                self.life(self.read.unwrap_or(at));
             }
         }
         !empty
@@ -470,12 +470,15 @@ impl Model {
         if !self.deaf {
             self.stall = None;
         }
-        self.life();
+        self.life(now);
     }
 
-    fn life(&mut self) {
+    /// A sign of life of `at` answers no PING that was written later.
+    fn life(&mut self, at: u128) {
         self.doubted = false;
-        (self.flushed, self.trial) = (None, None);
+        if self.flushed.is_some_and(|flushed| flushed <= at) {
+            (self.flushed, self.trial) = (None, None);
+        }
         if self.state == State::Suspect {
             self.counts.recoveries += 1;
             (self.state, self.overdue) = (State::Alive, false);

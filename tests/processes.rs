@@ -511,7 +511,7 @@ async fn a_stopped_process_is_unresponsive_at_a_calls_deadline() {
 }
 
 /// The verdict on a late call, or `None` if this side was held up itself on a machine with other work.
-fn verdict_of(error: &ttrpc_keepalive::Error) -> Option<Verdict> {
+fn verdict_of(error: &Error) -> Option<Verdict> {
     error
         .verdict()
         .filter(|verdict| *verdict != Verdict::LocalStall)

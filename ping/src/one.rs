@@ -1,0 +1,72 @@
+//! One peer, asked at an interval.
+
+use std::error::Error;
+
+use tokio::time::Instant;
+use ttrpc_keepalive::ConnectError;
+
+use crate::arguments::Asking;
+use crate::connection::Connection;
+use crate::outcome::{Health, Outcome};
+use crate::process::{self, Process};
+use crate::summary::Summary;
+
+/// Asks until it has asked often enough, is interrupted, or the connection ends.
+///
+/// # Errors
+///
+/// If the address is none. All else that goes wrong is an outcome.
+pub(crate) async fn run(address: &str, asking: &Asking) -> Result<Health, String> {
+    let mut summary = Summary::new(address, asking.json);
+    tokio::select! {
+        asked = ask_all(address, asking, &mut summary) => asked?,
+        // Whatever waits is given up; what was learned so far is what there is.
+        _ = tokio::signal::ctrl_c() => {}
+    }
+    Ok(summary.print())
+}
+
+async fn ask_all(address: &str, asking: &Asking, summary: &mut Summary) -> Result<(), String> {
+    let mut connection = match Connection::open(address, asking.wait).await {
+        Ok(connection) => connection,
+        Err(error @ ConnectError::Address { .. }) => return Err(error.to_string()),
+        Err(error) => {
+            summary.add(&Outcome::NotConnected(reason(&error)), None);
+            return Ok(());
+        }
+    };
+    let pid = connection.credentials().and_then(|peer| peer.pid());
+    summary.connected(pid);
+    let mut next = Instant::now();
+    for number in 1.. {
+        let outcome = connection.ask(asking.wait).await;
+        summary.add(&outcome, worth_telling(&outcome, pid));
+        if outcome.is_end() || asking.count == Some(number) {
+            break;
+        }
+        next = (next + asking.interval).max(Instant::now());
+        if let Err(reason) = connection.rest_until(next).await {
+            summary.add(&Outcome::Ended(reason), None);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// What the system says, behind what this program was about to do.
+pub(crate) fn reason(error: &ConnectError) -> String {
+    match error.source() {
+        Some(source) if !error.to_string().contains(&source.to_string()) => {
+            format!("{error}: {source}")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The state of the peer's process, where the outcome asks for it.
+pub(crate) fn worth_telling(outcome: &Outcome, pid: Option<i32>) -> Option<Process> {
+    match outcome {
+        Outcome::Answered { stalled: false, .. } | Outcome::Read { knows: false, .. } => None,
+        _ => pid.and_then(process::state),
+    }
+}

@@ -1,0 +1,160 @@
+//! Many peers, asked once each and side by side.
+
+use std::fs;
+use std::io::{IsTerminal, Write, stdout};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::arguments::Asking;
+use crate::connection::Connection;
+use crate::one::{reason, worth_telling};
+use crate::outcome::{Health, Outcome, Time};
+use crate::process::{self, Process};
+
+/// Connections at one time. Each takes a descriptor.
+const AT_ONCE: usize = 64;
+
+struct Row {
+    address: String,
+    pid: Option<i32>,
+    program: Option<String>,
+    process: Option<Process>,
+    outcome: Outcome,
+}
+
+impl Row {
+    fn health(&self) -> Health {
+        self.outcome.health(self.process)
+    }
+}
+
+/// Asks all sockets of a folder, or those with such abstract names.
+///
+/// # Errors
+///
+/// If there is no such folder.
+pub(crate) async fn run(place: &str, asking: &Asking) -> Result<Health, String> {
+    let addresses = match place.strip_prefix('@') {
+        Some(prefix) => {
+            let names = process::abstract_names(prefix);
+            names
+                .into_iter()
+                .map(|name| format!("unix://@{name}"))
+                .collect()
+        }
+        None => sockets(Path::new(place))?,
+    };
+    let all = addresses.len();
+    let mut rows = Vec::with_capacity(all);
+    let mut asked = JoinSet::new();
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    for address in addresses {
+        let (asking, places) = (asking.clone(), Arc::clone(&places));
+        asked.spawn(async move {
+            // It is never closed.
+            let _place = places.acquire_owned().await;
+            ask(address, &asking).await
+        });
+    }
+    let shows_progress = !asking.json && stdout().is_terminal();
+    while let Some(row) = asked.join_next().await {
+        rows.push(row.map_err(|error| error.to_string())?);
+        if shows_progress {
+            print!("\r{} of {all} asked", rows.len());
+            let _ = stdout().flush();
+        }
+    }
+    if shows_progress {
+        print!("\r{:40}\r", "");
+    }
+    rows.sort_by(|one, other| {
+        let order = other.health().cmp(&one.health());
+        order.then_with(|| one.address.cmp(&other.address))
+    });
+    print(&rows, asking.json);
+    Ok(rows.iter().map(Row::health).max().unwrap_or(Health::Alive))
+}
+
+async fn ask(address: String, asking: &Asking) -> Row {
+    let (outcome, pid) = match Connection::open(&address, asking.wait).await {
+        Ok(mut connection) => {
+            let pid = connection.credentials().and_then(|peer| peer.pid());
+            (connection.ask(asking.wait).await, pid)
+        }
+        Err(error) => (Outcome::NotConnected(reason(&error)), None),
+    };
+    Row {
+        process: worth_telling(&outcome, pid).or_else(|| pid.and_then(process::state)),
+        program: pid.and_then(process::name),
+        address,
+        pid,
+        outcome,
+    }
+}
+
+fn sockets(folder: &Path) -> Result<Vec<String>, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut sockets = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| format!("{}: {error}", folder.display()))?;
+        // What has gone meanwhile is no socket.
+        if entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            sockets.push(format!("unix://{}", entry.path().display()));
+        }
+    }
+    sockets.sort();
+    Ok(sockets)
+}
+
+fn print(rows: &[Row], json: bool) {
+    if json {
+        for row in rows {
+            let time = row.outcome.time();
+            let line = json!({
+                "address": row.address,
+                "pid": row.pid,
+                "program": row.program,
+                "process": row.process.map(|process| process.to_string()),
+                "knows_ping": row.outcome.support(),
+                "seconds": time.map(|time| time.as_secs_f64()),
+                "outcome": row.outcome.to_string(),
+                "health": row.health().to_string(),
+            });
+            println!("{line}");
+        }
+        return;
+    }
+    let widest = rows.iter().map(|row| row.address.chars().count()).max();
+    let widest = widest.unwrap_or(0).max("ADDRESS".len());
+    println!(
+        "{:8}  {:widest$}  {:>7}  {:15}  {:20}  {:4}  {:>9}  WHAT CAME",
+        "HEALTH", "ADDRESS", "PID", "PROGRAM", "PROCESS", "PING", "TIME"
+    );
+    let colours = stdout().is_terminal();
+    for row in rows {
+        let (begin, end) = match row.health() {
+            Health::Doubtful if colours => ("\x1b[33m", "\x1b[0m"),
+            Health::Gone if colours => ("\x1b[31m", "\x1b[0m"),
+            _ => ("", ""),
+        };
+        let dash = || "-".to_owned();
+        println!(
+            "{begin}{:8}{end}  {:widest$}  {:>7}  {:15}  {:20}  {:4}  {:>9}  {}",
+            row.health(),
+            row.address,
+            row.pid.map_or_else(dash, |pid| pid.to_string()),
+            row.program.clone().unwrap_or_else(dash),
+            row.process.map_or_else(dash, |process| process.to_string()),
+            row.outcome.support(),
+            row.outcome
+                .time()
+                .map_or_else(dash, |time| Time(time).to_string()),
+            row.outcome,
+        );
+    }
+}

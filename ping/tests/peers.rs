@@ -1,0 +1,329 @@
+//! The program against peers of each kind: its lines, and its exit status.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test says what it expects by panicking"
+)]
+
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use ttrpc_keepalive::wire::{Flags, pong};
+use ttrpc_keepalive::{Listener, Server};
+
+const ALIVE: i32 = 0;
+const DOUBTFUL: i32 = 1;
+const GONE: i32 = 2;
+const MISUSE: i32 = 3;
+
+/// A PING as the program sends it, and what a PONG repeats of it.
+const PING: usize = 18;
+const NUMBER: std::ops::Range<usize> = 10..18;
+
+fn program(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ttrpc-ping"));
+    command.args(arguments);
+    command
+}
+
+/// Runs the program to its end.
+fn ping(arguments: &[&str]) -> (String, i32) {
+    told(&program(arguments).output().unwrap())
+}
+
+fn told(output: &Output) -> (String, i32) {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    (text, output.status.code().unwrap())
+}
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn address(&self, name: &str) -> String {
+        format!("unix://{}", self.path(name).display())
+    }
+}
+
+/// A server of the crate, which knows PING.
+fn serve(path: &Path) {
+    let address = format!("unix://{}", path.display());
+    let (ready, started) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let listener = Listener::bind(&address).await.unwrap();
+            ready.send(()).unwrap();
+            Server::builder().build().unwrap().serve(listener).await;
+        });
+    });
+    started.recv().unwrap();
+}
+
+/// A peer whose connections are served by this function, each by a thread.
+fn scripted(path: &Path, serve: fn(UnixStream)) {
+    let listener = UnixListener::bind(path).unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            thread::spawn(move || serve(stream));
+        }
+    });
+}
+
+/// Reads, and answers nothing: what a peer does that does not know the type.
+fn only_reads(mut stream: UnixStream) {
+    let mut bytes = [0; 1024];
+    while stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
+}
+
+fn does_not_read(stream: UnixStream) {
+    thread::sleep(Duration::from_secs(60));
+    drop(stream);
+}
+
+fn says_that_it_is_stalled(mut stream: UnixStream) {
+    let mut ping = [0; PING];
+    while stream.read_exact(&mut ping).is_ok() {
+        let answer = pong(u32::MAX, Flags::HANDLERS_STALLED, &ping[NUMBER]);
+        stream.write_all(&answer).unwrap();
+    }
+}
+
+fn answers_once_and_then_only_reads(mut stream: UnixStream) {
+    let mut ping = [0; PING];
+    stream.read_exact(&mut ping).unwrap();
+    stream
+        .write_all(&pong(u32::MAX, Flags::NONE, &ping[NUMBER]))
+        .unwrap();
+    only_reads(stream);
+}
+
+fn closes_at_the_first_ping(mut stream: UnixStream) {
+    let _ = stream.read_exact(&mut [0; PING]);
+}
+
+#[test]
+fn a_peer_that_knows_ping_answers_each() {
+    let place = Place::new();
+    serve(&place.path("peer"));
+    let (text, status) = ping(&["-c", "3", "-i", "0.02", &place.address("peer")]);
+    assert_eq!(status, ALIVE);
+    assert_eq!(text.matches(": answered in ").count(), 3);
+    assert!(text.contains("alive. Of 3 asked: 3 alive, 0 doubtful, 0 gone"));
+    assert!(text.contains("p99"));
+}
+
+#[test]
+fn a_peer_that_does_not_know_ping_is_alive_while_its_process_reads() {
+    let place = Place::new();
+    scripted(&place.path("peer"), only_reads);
+    let (text, status) = ping(&["-c", "2", "-i", "0.02", &place.address("peer")]);
+    assert_eq!(status, ALIVE);
+    assert_eq!(text.matches(", does not know PING").count(), 2);
+}
+
+#[test]
+fn one_that_does_not_read_is_doubtful_and_is_sent_no_more() {
+    let place = Place::new();
+    scripted(&place.path("peer"), does_not_read);
+    let (text, status) = ping(&["-c", "3", "-W", "0.1", "-i", "0.02", &place.address("peer")]);
+    assert_eq!(status, DOUBTFUL);
+    assert_eq!(text.matches(": unread for ").count(), 3);
+    assert!(text.contains("its process: runs"), "it is this one");
+}
+
+#[test]
+fn one_whose_handlers_are_stuck_is_doubtful_although_it_answers() {
+    let place = Place::new();
+    scripted(&place.path("peer"), says_that_it_is_stalled);
+    let (text, status) = ping(&["-c", "1", &place.address("peer")]);
+    assert_eq!(status, DOUBTFUL);
+    assert!(text.contains("says that its handlers are stuck"));
+}
+
+#[test]
+fn one_that_has_answered_before_and_only_reads_now_is_doubtful() {
+    let place = Place::new();
+    scripted(&place.path("peer"), answers_once_and_then_only_reads);
+    let (text, status) = ping(&["-c", "2", "-W", "0.3", "-i", "0.02", &place.address("peer")]);
+    assert_eq!(status, DOUBTFUL);
+    assert!(text.contains("1: answered in"));
+    assert!(text.contains("but is not answered; its process: runs"));
+}
+
+#[test]
+fn a_connection_that_ends_is_gone_at_once() {
+    let place = Place::new();
+    scripted(&place.path("peer"), closes_at_the_first_ping);
+    let start = Instant::now();
+    let (text, status) = ping(&["-c", "5", "-W", "30", &place.address("peer")]);
+    assert_eq!(status, GONE);
+    assert!(text.contains("1: the connection has ended: the peer closed it"));
+    assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_place_where_nobody_listens_is_gone() {
+    let place = Place::new();
+    drop(UnixListener::bind(place.path("left")).unwrap());
+    for name in ["left", "missing"] {
+        let (_, status) = ping(&["-c", "1", &place.address(name)]);
+        assert_eq!(status, GONE, "{name}");
+    }
+}
+
+#[test]
+fn over_tcp_a_peer_that_says_nothing_cannot_be_judged() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp://{}", listener.local_addr().unwrap());
+    let (text, status) = ping(&["-c", "1", "-W", "0.1", &address]);
+    assert_eq!(status, DOUBTFUL);
+    assert!(text.contains("this transport cannot tell"));
+}
+
+#[test]
+fn json_has_an_object_a_line_and_the_summary_last() {
+    let place = Place::new();
+    serve(&place.path("peer"));
+    let (text, _) = ping(&["--json", "-c", "2", "-i", "0.02", &place.address("peer")]);
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[1]["outcome"], "answered");
+    assert!(lines[1]["seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        (&lines[2]["alive"], &lines[2]["health"]),
+        (&2.into(), &"alive".into())
+    );
+}
+
+#[test]
+fn an_interrupt_ends_it_with_what_it_has_learned() {
+    let place = Place::new();
+    serve(&place.path("peer"));
+    let mut child = program(&["-i", "0.02", &place.address("peer")]);
+    let mut child = child.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut seen = String::new();
+    while !seen.contains("3: answered") {
+        let mut bytes = [0; 256];
+        let read = output.read(&mut bytes).unwrap();
+        assert!(read > 0);
+        seen += std::str::from_utf8(&bytes[..read]).unwrap();
+    }
+    signal(&child, Signal::SIGINT);
+    output.read_to_string(&mut seen).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(ALIVE));
+    assert!(seen.contains("0 doubtful, 0 gone"), "{seen}");
+}
+
+#[test]
+fn arguments_without_sense_are_told_apart_from_a_peer_that_is_gone() {
+    for arguments in [
+        &["-c", "0", "x"][..],
+        &["-i", "0", "x"],
+        &["--nonsense"],
+        &[],
+    ] {
+        assert_eq!(ping(arguments).1, MISUSE, "{arguments:?}");
+    }
+    assert_eq!(ping(&["http://example.org"]).1, MISUSE);
+    assert_eq!(ping(&["scan", "/nowhere/at/all"]).1, MISUSE);
+    assert_eq!(ping(&["--help"]).1, 0);
+    assert!(ping(&["completions", "bash"]).0.contains("ttrpc-ping"));
+}
+
+#[test]
+fn a_scan_shows_the_sick_ones_first() {
+    let place = Place::new();
+    serve(&place.path("a-well"));
+    scripted(&place.path("b-old"), only_reads);
+    scripted(&place.path("c-stuck"), does_not_read);
+    drop(UnixListener::bind(place.path("d-left")).unwrap());
+    std::fs::write(place.path("e-no-socket"), "").unwrap();
+    let folder = place.0.path().to_str().unwrap();
+    let (text, status) = ping(&["scan", folder, "-W", "0.2"]);
+    assert_eq!(status, GONE);
+    let order = ["d-left", "c-stuck", "a-well", "b-old"].map(|name| text.find(name).unwrap());
+    assert!(order.is_sorted(), "{order:?}");
+    assert!(!text.contains("e-no-socket"));
+    let (json, _) = ping(&["scan", folder, "-W", "0.2", "--json"]);
+    assert_eq!(
+        json.lines()
+            .filter(|line| serde_json::from_str::<Value>(line).is_ok())
+            .count(),
+        4
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_scan_finds_abstract_names_by_how_they_begin() {
+    use std::os::linux::net::SocketAddrExt;
+    let name = format!("ttrpc-ping-test-{}", std::process::id());
+    let address =
+        std::os::unix::net::SocketAddr::from_abstract_name(format!("{name}/one")).unwrap();
+    let listener = UnixListener::bind_addr(&address).unwrap();
+    thread::spawn(move || only_reads(listener.accept().unwrap().0));
+    let (text, status) = ping(&["scan", &format!("@{name}")]);
+    assert_eq!(status, ALIVE);
+    assert!(text.contains(&format!("unix://@{name}/one")));
+    let (_, status) = ping(&["scan", "@no such name"]);
+    assert_eq!(status, ALIVE, "nothing is sick where nothing is");
+}
+
+/// The program of a child: a server of the crate at this place, until it is killed.
+#[test]
+fn child_server() {
+    if let Some(path) = std::env::var_os("TTRPC_PING_TEST_SERVER") {
+        serve(Path::new(&path));
+        thread::sleep(Duration::from_secs(120));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_process_that_is_stopped_is_said_to_be() {
+    let place = Place::new();
+    let path = place.path("peer");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_server"])
+        .env("TTRPC_PING_TEST_SERVER", &path)
+        .spawn()
+        .unwrap();
+    while UnixStream::connect(&path).is_err() {
+        thread::sleep(Duration::from_millis(5));
+    }
+    signal(&child, Signal::SIGSTOP);
+    let address = place.address("peer");
+    let (stopped, status) = ping(&["-c", "1", "-W", "1", &address]);
+    signal(&child, Signal::SIGCONT);
+    let (_, well) = ping(&["-c", "1", "-W", "20", &address]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((status, well), (DOUBTFUL, ALIVE));
+    assert!(stopped.contains("; its process: stopped"));
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).unwrap();
+    kill(Pid::from_raw(pid), signal).unwrap();
+}

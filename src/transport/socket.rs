@@ -63,7 +63,9 @@ impl Socket {
     /// When the future is dropped there is no connection.
     pub async fn connect(address: &str, timeout: Duration) -> Result<Self, ConnectError> {
         let address = address.parse::<Address>()?;
-        address.connect(timeout, None, async |socket| Ok(socket)).await
+        address
+            .connect(timeout, None, async |socket| Ok(socket))
+            .await
     }
 
     /// A unix socket: a path, an abstract name or one end of a pair.

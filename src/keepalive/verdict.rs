@@ -26,7 +26,7 @@ pub(super) fn is_stall(gap: Duration, lead: Duration) -> bool {
 #[non_exhaustive]
 pub enum Verdict {
     /// The peer lives: it gave a sign of life just now, and the answer is late. Of a peer that does
-    /// not answer PING that sign may be that its process reads, see [`Evidence::only_reads`].
+    /// not answer PING that sign may be that its process reads, see [`Evidence::only_reads`](super::Evidence::only_reads).
     Slow,
     /// The peer lives and says itself that its handlers do not run.
     HandlersStalled,

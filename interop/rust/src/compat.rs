@@ -12,12 +12,13 @@ use ttrpc_keepalive::wire::{Flags, Frame, Header, MessageType, PING_STREAM_ID, R
 
 use crate::Result;
 use crate::process::Process;
-use crate::report::{World, claim};
+use crate::report::World;
+use crate::table::Place;
 
-/// `interop/run` is at the root of the repository.
-const RFC: &str = "RFC.md";
-const BEGIN: &str = "<!-- Written by `interop/run compat --write`. -->";
-const END: &str = "<!-- End of what is written. -->";
+const PLACE: Place = Place {
+    file: "RFC.md",
+    begin: "<!-- Written by `interop/run compat --write`. -->",
+};
 
 /// How many frames of a kind are sent, besides the first.
 const MANY: usize = 20;
@@ -97,44 +98,20 @@ impl Peer {
 /// Measures all peers and prints the table, or writes it into RFC.md.
 pub(crate) async fn show(world: &Arc<World>, write: bool) -> Result<()> {
     let table = measure(world).await?;
-    if !write {
-        crate::print(&table);
-        return Ok(());
+    if write {
+        return PLACE.write(&table);
     }
-    let text = std::fs::read_to_string(RFC)?;
-    let (before, _, after) = parts(&text)?;
-    Ok(std::fs::write(
-        RFC,
-        format!("{before}\n\n{table}\n\n{after}"),
-    )?)
+    crate::print(&table);
+    Ok(())
 }
 
 /// Measures all peers, and compares the table with the one in RFC.md.
 pub(crate) async fn check(world: &Arc<World>) -> Result<String> {
-    let table = measure(world).await?;
-    let text = std::fs::read_to_string(RFC)?;
-    let (_, written, _) = parts(&text)?;
-    for (there, here) in written.trim().lines().zip(table.lines()) {
-        claim!(there == here, "there it says {there}, and here {here}");
-    }
-    claim!(written.trim() == table, "it has another number of lines");
+    PLACE.check(&measure(world).await?)?;
     Ok(format!(
         "{} servers and clients as it says there",
         PEERS.len()
     ))
-}
-
-/// What stands before, between and from the end of the table's place on.
-fn parts(text: &str) -> Result<(&str, &str, &str)> {
-    let begin = text
-        .find(BEGIN)
-        .ok_or("RFC.md has no place for the table")?;
-    let begin = begin + BEGIN.len();
-    let end = text.find(END).ok_or("the table in RFC.md has no end")?;
-    let written = text
-        .get(begin..end)
-        .ok_or("the table in RFC.md ends before it begins")?;
-    Ok((&text[..begin], written, &text[end..]))
 }
 
 /// The tables of servers and of clients. All peers are measured at once: most of it is waiting.

@@ -6,8 +6,10 @@ mod judge;
 mod others;
 mod process;
 mod raw;
+mod receipts;
 mod report;
 mod service;
+mod table;
 mod to_go;
 
 use std::error::Error;
@@ -26,6 +28,7 @@ const USAGE: &str = "\
 usage: interop run TARGET [NAMEPART]     all pairings, or those with this in their name
        interop compat TARGET [--write]   measures the compatibility table and prints it,
                                          or writes it into RFC.md
+       interop receipts TARGET [--write] the same of servers judged by what they read, for docs/judging.md
        interop serve SOCKET [MS]         a server, until its input ends; asks its clients so often
        interop hold ADDRESS              a client that watches its server, and stays
 
@@ -40,6 +43,8 @@ async fn main() -> ExitCode {
         ["run", target, part] => run(target, part).await,
         ["compat", target] => compat(target, false).await.map(|()| true),
         ["compat", target, "--write"] => compat(target, true).await.map(|()| true),
+        ["receipts", target] => receipts(target, false).await.map(|()| true),
+        ["receipts", target, "--write"] => receipts(target, true).await.map(|()| true),
         ["serve", socket] => serve(socket, Keepalive::on_demand()).await,
         ["serve", socket, interval] => match interval.parse() {
             Ok(interval) => serve(socket, judge::watched(interval)).await,
@@ -67,12 +72,19 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     others::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";
     report.pairing(name, compat::check(&world)).await;
+    let name = "old servers, judged by what they read: the table in docs/judging.md";
+    report.pairing(name, receipts::check(&world)).await;
     Ok(report.close())
 }
 
 async fn compat(target: &str, write: bool) -> Result<()> {
     let world = Arc::new(World::new(PathBuf::from(target))?);
     compat::show(&world, write).await
+}
+
+async fn receipts(target: &str, write: bool) -> Result<()> {
+    let world = Arc::new(World::new(PathBuf::from(target))?);
+    receipts::show(&world, write).await
 }
 
 /// Serves until the input ends; the line "shutdown" on it shuts the server down.

@@ -2,10 +2,11 @@
 
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use tokio::time::{Instant, sleep_until, timeout};
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::{Decoded, Decoder, Flags, Frame, MessageType, ping, ping_number, pong};
@@ -24,6 +25,8 @@ const ANSWER: Duration = Duration::from_millis(100);
 
 const READ_BYTES: usize = 64 << 10;
 
+const READS: usize = 16;
+
 /// A value of the kernel's that says: nothing is unread. It may be one too high.
 const EMPTY: usize = 1;
 
@@ -32,6 +35,8 @@ pub(crate) struct Connection {
     socket: Socket,
     decoder: Decoder,
     buffer: BytesMut,
+    /// What the kernel has not taken yet: a frame that has begun is finished before the next one.
+    unwritten: BytesMut,
     /// Whether it has ever sent a PONG.
     answers: bool,
     number: u64,
@@ -51,6 +56,7 @@ impl Connection {
             socket,
             decoder: Decoder::new(),
             buffer: BytesMut::new(),
+            unwritten: BytesMut::new(),
             answers: false,
             number: 0,
             pong: None,
@@ -80,13 +86,16 @@ impl Connection {
                 });
             }
         }
+        let start = Instant::now();
+        if let Err(_elapsed) = timeout(wait, self.flush()).await {
+            return Ok(Outcome::Refused);
+        }
         self.number += 1;
         let number = self.number;
-        let start = Instant::now();
-        let frame = ping(number);
-        match timeout(wait, self.write(&frame)).await {
+        self.unwritten.extend_from_slice(&ping(number));
+        match timeout(wait, self.flush()).await {
             Ok(written) => written?,
-            Err(_) => return Ok(Outcome::Refused),
+            Err(_elapsed) => return Ok(Outcome::Refused),
         }
         let end = start + wait;
         let mut read = None;
@@ -159,9 +168,9 @@ impl Connection {
         self.take(read).await
     }
 
-    /// Reads what has come.
+    /// Reads what has come, as far as some reads go: a peer may send without end.
     async fn read_now(&mut self) -> Result<(), String> {
-        loop {
+        for _ in 0..READS {
             self.buffer.clear();
             let (socket, buffer) = (&mut self.socket, &mut self.buffer);
             let read = poll_fn(|cx| match socket.poll_read(cx, buffer, READ_BYTES) {
@@ -173,9 +182,10 @@ impl Connection {
                     let read = read.map_err(|error| error.to_string())?;
                     self.take(read).await?;
                 }
-                None => return Ok(()),
+                None => break,
             }
         }
+        Ok(())
     }
 
     async fn take(&mut self, read: usize) -> Result<(), String> {
@@ -199,10 +209,12 @@ impl Connection {
                         self.pong = Some((number, Instant::now(), header.flags));
                     }
                 }
-                // A server that watches its clients would end the connection.
-                MessageType::PING => {
+                // A server that watches its clients would end the connection. One that sends PINGs
+                // and reads nothing is owed no more than one.
+                MessageType::PING if self.unwritten.is_empty() => {
                     let frame = pong(header.stream_id, Flags::NONE, &payload);
-                    self.write(&frame).await?;
+                    self.unwritten.extend_from_slice(&frame);
+                    self.flush_now().await?;
                 }
                 _ => {}
             }
@@ -210,14 +222,25 @@ impl Connection {
         Ok(())
     }
 
-    async fn write(&mut self, mut bytes: &[u8]) -> Result<(), String> {
-        while !bytes.is_empty() {
-            let socket = &mut self.socket;
+    /// Dropped in between it leaves what is not written, for the next time.
+    async fn flush(&mut self) -> Result<(), String> {
+        while !self.unwritten.is_empty() {
+            let (socket, bytes) = (&mut self.socket, &self.unwritten);
             let written = poll_fn(|cx| socket.poll_write(cx, &[IoSlice::new(bytes)])).await;
             let written = written.map_err(|error| error.to_string())?;
-            bytes = bytes.get(written..).unwrap_or_default();
+            self.unwritten.advance(written);
         }
         Ok(())
+    }
+
+    /// Writes what is taken at once.
+    async fn flush_now(&mut self) -> Result<(), String> {
+        let mut flush = pin!(self.flush());
+        let flushed = poll_fn(|cx| match flush.as_mut().poll(cx) {
+            Poll::Ready(flushed) => Poll::Ready(flushed),
+            Poll::Pending => Poll::Ready(Ok(())),
+        });
+        flushed.await
     }
 
     /// Whether something lies unread of what was sent before.

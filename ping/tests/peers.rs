@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use ttrpc_keepalive::wire::{Flags, pong};
+use ttrpc_keepalive::wire::{Flags, ping as ping_frame, pong};
 use ttrpc_keepalive::{Listener, Server};
 
 const ALIVE: i32 = 0;
@@ -165,6 +165,39 @@ fn one_that_has_answered_before_and_only_reads_now_is_doubtful() {
     assert_eq!(status, DOUBTFUL);
     assert!(text.contains("1: answered in"));
     assert!(text.contains("but is not answered; its process: runs"));
+}
+
+#[test]
+fn pings_of_a_peer_are_answered_and_a_flood_of_them_holds_nothing_up() {
+    fn floods(mut stream: UnixStream) {
+        // It answers nothing and reads little, and asks without end.
+        let pings = ping_frame(7).repeat(1000);
+        while stream.write_all(&pings).is_ok() {}
+    }
+    let place = Place::new();
+    scripted(&place.path("peer"), floods);
+    let start = Instant::now();
+    let (_, status) = ping(&["-c", "1", "-W", "0.3", &place.address("peer")]);
+    assert_eq!(status, DOUBTFUL);
+    assert!(start.elapsed() < Duration::from_secs(20));
+
+    fn asks_back(mut stream: UnixStream) {
+        stream.write_all(&ping_frame(7)).unwrap();
+        let mut both = [0; 2 * PING];
+        stream.read_exact(&mut both).unwrap();
+        // In whatever order its own PING and the answer to this one came.
+        let (first, second) = both.split_at(PING);
+        let answer = if first[8] == 5 { first } else { second };
+        assert_eq!(answer[NUMBER], 7_u64.to_be_bytes());
+        let asked = if first[8] == 4 { first } else { second };
+        let answer = pong(u32::MAX, Flags::NONE, &asked[NUMBER]);
+        stream.write_all(&answer).unwrap();
+        only_reads(stream);
+    }
+    scripted(&place.path("other"), asks_back);
+    let (text, status) = ping(&["-c", "1", "-W", "20", &place.address("other")]);
+    assert_eq!(status, ALIVE);
+    assert!(text.contains("answered in"));
 }
 
 #[test]

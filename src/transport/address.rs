@@ -32,6 +32,25 @@ pub(crate) enum Address {
     Vsock { cid: u32, port: u32 },
 }
 
+impl Socket {
+    /// Connects to an address as [`ClientBuilder::connect`](crate::ClientBuilder::connect) does, for
+    /// whoever drives the connection by itself.
+    ///
+    /// # Errors
+    ///
+    /// If the address is none, or if no connection was made within `timeout`.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped there is no connection.
+    pub async fn connect(address: &str, timeout: Duration) -> Result<Self, ConnectError> {
+        let address = address.parse::<Address>()?;
+        address
+            .connect(timeout, None, async |socket| Ok(socket))
+            .await
+    }
+}
+
 impl Address {
     /// Makes attempts within `limit`, one each `interval` if there is one.
     ///

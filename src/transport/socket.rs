@@ -14,12 +14,11 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::address::Address;
 #[cfg(not(feature = "vsock"))]
 use super::descriptor::vsock_is_missing;
 use super::descriptor::{Family, is_its_own_peer, wrong};
 use super::{Look, PeerCredentials, Shortcut, Transport};
-use crate::error::{ConnectError, ConnectionError};
+use crate::error::ConnectionError;
 
 /// The flag of a send that fails instead of raising SIGPIPE, which ends a process that does not
 /// ignore it: a library cannot know what its host chose. Apple's systems have an option of the socket
@@ -51,23 +50,6 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Connects to an address as [`ClientBuilder::connect`](crate::ClientBuilder::connect) does, for
-    /// whoever drives the connection by itself.
-    ///
-    /// # Errors
-    ///
-    /// If the address is none, or if no connection was made within `timeout`.
-    ///
-    /// # Cancel safety
-    ///
-    /// When the future is dropped there is no connection.
-    pub async fn connect(address: &str, timeout: Duration) -> Result<Self, ConnectError> {
-        let address = address.parse::<Address>()?;
-        address
-            .connect(timeout, None, async |socket| Ok(socket))
-            .await
-    }
-
     /// A unix socket: a path, an abstract name or one end of a pair.
     pub fn unix(stream: UnixStream) -> Self {
         let peer_credentials = stream.peer_cred().ok().map(PeerCredentials::from);

@@ -346,6 +346,10 @@ fn a_process_that_is_stopped_is_said_to_be() {
         thread::sleep(Duration::from_millis(5));
     }
     signal(&child, Signal::SIGSTOP);
+    // A signal is on its way for a while, and each thread stops by itself.
+    while !is_stopped(&child) {
+        thread::sleep(Duration::from_millis(1));
+    }
     let address = place.address("peer");
     let (stopped, status) = ping(&["-c", "1", "-W", "1", &address]);
     signal(&child, Signal::SIGCONT);
@@ -354,6 +358,17 @@ fn a_process_that_is_stopped_is_said_to_be() {
     child.wait().unwrap();
     assert_eq!((status, well), (DOUBTFUL, ALIVE));
     assert!(stopped.contains("; its process: stopped"));
+}
+
+#[cfg(target_os = "linux")]
+fn is_stopped(child: &Child) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    tasks.flatten().all(|task| {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which is in brackets.
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('T'))
+    })
 }
 
 fn signal(child: &Child, signal: Signal) {

@@ -40,6 +40,10 @@ impl Socket {
     ///
     /// If the address is none, or if no connection was made within `timeout`.
     ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime with I/O and time enabled.
+    ///
     /// # Cancel safety
     ///
     /// When the future is dropped there is no connection.

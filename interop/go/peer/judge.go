@@ -69,7 +69,9 @@ func (c caller) convicts(ctx context.Context, call func() error, notReading bool
 		return "", err
 	}
 	fmt.Println("go")
-	time.Sleep(100 * time.Millisecond) // it is stopped meanwhile
+	// It is stopped meanwhile, and before the next PING: one that is written ahead of a large call is
+	// judged by its silence, and as late.
+	time.Sleep(50 * time.Millisecond)
 	begin := time.Now()
 	if err := call(); err == nil {
 		return "", errors.New("a peer that is stopped has answered")

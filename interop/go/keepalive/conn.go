@@ -36,6 +36,11 @@ type Conn struct {
 	pong    *frame // waits to be written
 	ping    bool   // waits to be written
 
+	latePing bool                        // a late call wants one
+	unread   func() (unreadAnswer, bool) // nil: the kernel cannot tell
+	writes   writes
+	receipts receipts
+
 	readErr  error // what follows the inbox
 	err      error // why the connection ended
 	closed   bool  // by Close
@@ -67,6 +72,9 @@ func newConn(inner net.Conn, config Config, client bool) *Conn {
 		monitor: newMonitor(config, client, now),
 	}
 	c.changed.L = &c.mu
+	if !config.NoReadReceipts {
+		c.unread = unreadOf(inner)
+	}
 	c.mu.Lock()
 	c.schedule(now)
 	c.mu.Unlock()
@@ -97,12 +105,21 @@ func (c *Conn) Err() error {
 func (c *Conn) State() State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.stateLocked()
+}
+
+func (c *Conn) stateLocked() State {
 	state := State{
 		Support:         c.monitor.support,
 		LastRead:        c.monitor.heard,
 		RTT:             c.monitor.rtt,
 		HandlersStalled: c.monitor.stalled,
 		Overdue:         c.monitor.overdue,
+		Receipts:        c.unread != nil,
+		PeerRead:        c.receipts.read,
+	}
+	if c.receipts.unread {
+		state.UnreadSince = c.receipts.since
 	}
 	if c.monitor.ping == pingWritten {
 		state.AwaitingPong = c.monitor.asked

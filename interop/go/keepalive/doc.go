@@ -32,12 +32,22 @@
 // ReadIdleTimeout + PingTimeout. When a connection was closed for that, ttrpc's calls fail as on any
 // closed connection, and [Conn.Err] says why it was.
 //
+// # A call that runs out of time
+//
+// Those timeouts are long for a call with a limit of two seconds. [Conn.Judge] runs a call, asks the peer
+// shortly before the deadline, and if the call is late wraps its context.DeadlineExceeded in a [LateError]
+// that says what the peer did. On Linux and over a unix socket it does that for peers that know nothing of
+// PING, too: the kernel tells whether the process at the other end reads what it is sent. So a runtime can
+// tell a plugin of today that is slow from one that is stopped, with nothing changed on the other side.
+// What was found last is in [Conn.State].
+//
 // # Peers that do not know PING
 //
 // A client whose ReadIdleTimeout is set sends a PING in front of its first request, or when nothing has
-// been read for so long before that. If the first response comes without a PONG before it, the peer does
-// not know PING: it is sent no more of them, and is never taken for dead. Until then the PING is repeated,
-// each time after twice as long. A server sends no PING before it has received one.
+// been read for so long before that. Until it is decided the PING is repeated, each time after twice as
+// long. If the first response comes without a PONG before it, the peer does not know PING: it is sent no
+// more of them but by [Conn.Judge], and is never taken for dead. A server sends no PING before it has
+// received one.
 //
 // # Limits
 //

@@ -38,6 +38,22 @@ func (e *PingTimeoutError) Is(target error) bool { return target == ErrPingTimeo
 // Unwrap gives io.ErrUnexpectedEOF.
 func (e *PingTimeoutError) Unwrap() error { return io.ErrUnexpectedEOF }
 
+// LateError says of a call that ran out of time what its peer did. It is what the call failed with,
+// too: context.DeadlineExceeded.
+type LateError struct {
+	// Verdict is what is said of the peer.
+	Verdict Verdict
+	// State is what was known of it at that moment.
+	State State
+
+	cause error
+}
+
+func (e *LateError) Error() string { return fmt.Sprintf("%v: %v", e.cause, e.Verdict) }
+
+// Unwrap gives what the call failed with.
+func (e *LateError) Unwrap() error { return e.cause }
+
 // ProtocolError says that the peer sent a header that no ttrpc sends; most likely it speaks another
 // protocol. It is an io.ErrUnexpectedEOF, too, for the reason given at [PingTimeoutError].
 type ProtocolError struct {

@@ -41,6 +41,36 @@ func ExampleClient() {
 	}
 }
 
+// An interceptor judges all unary calls of a client, also to a peer that knows nothing of PING.
+func ExampleConn_Judge() {
+	conn, err := net.Dial("unix", "/run/plugin.sock")
+	if err != nil {
+		log.Fatal(err)
+	}
+	alive := keepalive.Client(conn, keepalive.Config{})
+	judged := func(ctx context.Context, req *ttrpc.Request, resp *ttrpc.Response, _ *ttrpc.UnaryClientInfo, next ttrpc.Invoker) error {
+		return alive.Judge(ctx, func(ctx context.Context) error { return next(ctx, req, resp) })
+	}
+	client := ttrpc.NewClient(alive, ttrpc.WithUnaryClientInterceptor(judged))
+	defer client.Close()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	var reply wrapperspb.StringValue
+	err = client.Call(ctx, "demo.Echo", "Say", wrapperspb.String("hello"), &reply)
+	var late *keepalive.LateError
+	if errors.As(err, &late) {
+		switch late.Verdict {
+		case keepalive.VerdictSlow, keepalive.VerdictReads:
+			log.Print("keep it: ", err)
+		case keepalive.VerdictNotReading, keepalive.VerdictUnresponsive:
+			log.Print("close it: ", err)
+		default:
+			log.Print("nobody knows: ", err)
+		}
+	}
+}
+
 func ExampleNewListener() {
 	listener, err := net.Listen("unix", "/run/plugin.sock")
 	if err != nil {

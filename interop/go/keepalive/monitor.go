@@ -24,7 +24,8 @@ type monitor struct {
 	began   bool   // a PING was sent or is about to be
 	request uint32 // the last id of a REQUEST behind it
 
-	heard   time.Time     // the last byte
+	heard   time.Time     // the last byte, or the beginning
+	spoke   bool          // there was a byte
 	asked   time.Time     // the last PING that was written, or that became due
 	spacing time.Duration // of PINGs while nothing is decided
 	rtt     time.Duration
@@ -80,6 +81,7 @@ func newMonitor(config Config, client bool, now time.Time) monitor {
 // handleBytes: every byte is a sign of life (KA-21).
 func (m *monitor) handleBytes(now time.Time) {
 	m.heard = now
+	m.spoke = true
 	m.ping = pingNone
 	m.overdue = false
 }
@@ -161,9 +163,6 @@ func (m *monitor) mayConvict() bool {
 
 // beginPing takes note of a PING that now waits to be written.
 func (m *monitor) beginPing(now time.Time) {
-	if m.began && m.support == SupportUnknown { // KA-26
-		m.spacing = saturatingDouble(m.spacing)
-	}
 	m.began = true
 	m.number++
 	m.asked = now
@@ -181,6 +180,9 @@ func (m *monitor) poll(now time.Time, blocked bool) (action, time.Time) {
 		due := later(m.heard, m.asked).Add(m.distance())
 		if now.Before(due) {
 			return doNothing, due
+		}
+		if m.began && m.support == SupportUnknown { // KA-26
+			m.spacing = saturatingDouble(m.spacing)
 		}
 		m.beginPing(now)
 		return doPing, m.nextLook()

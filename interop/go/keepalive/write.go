@@ -89,7 +89,7 @@ func (c *Conn) giveTurn() {
 func (c *Conn) controlWaits() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.pong != nil || c.ping
+	return c.pong != nil || c.ping || c.latePing
 }
 
 // named gives the reason for which this side ended the connection, if it did.
@@ -114,13 +114,16 @@ func (c *Conn) expectAnswer(p []byte) {
 }
 
 func (c *Conn) writeThrough(p []byte) (int, error) {
-	c.mu.Lock()
-	c.blocked = true
-	c.mu.Unlock()
-	n, err := c.inner.Write(p)
 	now := time.Now()
 	c.mu.Lock()
+	c.blocked = true
+	c.writes.begin(len(p), now)
+	c.mu.Unlock()
+	n, err := c.inner.Write(p)
+	now = time.Now()
+	c.mu.Lock()
 	c.blocked = false
+	c.writes.end(n, now)
 	if n > 0 {
 		c.monitor.handleProgress(now)
 	}
@@ -137,10 +140,12 @@ func (c *Conn) writeControl(beforeFrame bool) error {
 	pong := c.pong
 	c.pong = nil
 	now := time.Now()
-	if beforeFrame && c.monitor.wantsFirst() {
+	// That of a late call begins here and no earlier: a request that is being written is not behind it.
+	if beforeFrame && c.monitor.wantsFirst() || c.latePing && !c.ping {
 		c.monitor.beginPing(now)
 		c.ping = true
 	}
+	c.latePing = false
 	ping, number := c.ping, c.monitor.number
 	c.ping = false
 	c.mu.Unlock()

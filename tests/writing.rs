@@ -162,7 +162,10 @@ async fn room_in_the_socket_that_the_reactor_has_not_noticed_is_progress() {
     let (stream, mut peer) = BarePeer::pair();
     // What the peer has read would speak for it as well.
     let keepalive = watch().read_receipts(false);
-    let client = Client::builder().keepalive(keepalive).attach(stream).unwrap();
+    let client = Client::builder()
+        .keepalive(keepalive)
+        .attach(stream)
+        .unwrap();
     sleep(ms(1)).await;
     peer.answer();
     sleep(ms(1)).await;

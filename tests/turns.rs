@@ -207,16 +207,25 @@ async fn a_call_that_its_caller_wrote_ends_at_its_deadline() {
     assert_eq!(shortcuts.load(Relaxed), 1);
 }
 
-// It did not read because of that answer, so nobody would wake it for the next request.
+// It did not read because of that answer, so nobody would wake it for the request that came meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_answer_was_taken_within_a_turn_reads_on() {
-    let server = echo().dispatch(Dispatch::Inline).owed_limit(1000);
-    let client = Client::builder().keepalive(Keepalive::off());
-    let (client, _) = pair(server.build().unwrap(), client, 1 << 20);
-    for _ in 0..3 {
-        let call = client.call_bytes("demo.Echo", "Large", b"100000");
-        let answer = call.timeout(secs(1)).await.unwrap();
-        assert_eq!(answer.len(), 100_000);
+    for dispatch in [Dispatch::Inline, Dispatch::Spawn] {
+        let server = echo().dispatch(dispatch).owed_limit(1000);
+        let client = Client::builder().keepalive(Keepalive::off());
+        let (client, _) = pair(server.build().unwrap(), client, 1 << 20);
+        for turns in 0..12 {
+            let call = || {
+                let call = client.call_bytes("demo.Echo", "Large", b"100000");
+                call.timeout(secs(1))
+            };
+            let first = tokio::spawn(call());
+            for _ in 0..turns {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(call().await.unwrap().len(), 100_000);
+            assert_eq!(first.await.unwrap().unwrap().len(), 100_000);
+        }
     }
 }
 

@@ -163,7 +163,7 @@ impl<S: SideDriver> Driver<S> {
             Err(end) if write_failed => return Err(self.writing.end_of(end)),
             reading => reading?,
         };
-        self.start(cx, reading);
+        self.start(cx, reading)?;
         if write_failed {
             // All that the peer sent before it stopped reading is delivered first.
             let looked = self.drained(cx, reading);

@@ -122,6 +122,10 @@ impl Reader {
     /// Whether frames were read that are not taken yet, and may wait while others have the thread.
     /// A PING may not: that handlers are busy is nothing that its answer depends on (RFC KA-19).
     pub(super) fn may_pause(&mut self) -> bool {
+        // What was read on behind a part of a frame may complete a PING.
+        if self.decoder.is_mid_frame() {
+            return false;
+        }
         let rest = self.chunk.get(self.taken..).unwrap_or_default();
         let decoder = &self.decoder;
         !rest.is_empty() && !*self.ping.get_or_insert_with(|| decoder.finds_ping(rest))

@@ -191,13 +191,20 @@ impl<S: SideDriver> Driver<S> {
     /// Starts what may run, once it is known that the peer is there for the answers: requests behind
     /// which the end of the stream lies are run for nobody. A peer that has left while this process did
     /// not run may have left hundreds of them.
-    pub(super) fn start(&mut self, cx: &mut Context<'_>, reading: Reading) {
+    pub(super) fn start(
+        &mut self,
+        cx: &mut Context<'_>,
+        reading: Reading,
+    ) -> Result<(), ConnectionError> {
         if !self.starts {
-            return;
+            return Ok(());
         }
         if reading == Reading::More {
             let (has_read, ends) = self.reader.read_ahead(cx, &mut *self.transport);
-            if has_read {
+            if has_read && !self.reader.may_pause() {
+                // RFC KA-19: a PING among what was read is answered before handlers run.
+                self.take_frames(true)?;
+            } else if has_read {
                 self.shared.lock().machine.handle_bytes(self.now);
             }
             if ends {
@@ -205,6 +212,7 @@ impl<S: SideDriver> Driver<S> {
             }
         }
         self.side.start(&self.shared);
+        Ok(())
     }
 
     /// Nobody takes answers any more. What has not begun never does.

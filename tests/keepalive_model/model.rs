@@ -378,7 +378,11 @@ impl Model {
                     self.to_be_read = Some(now);
                 }
             }
-            Operation::Blocked => self.blocked = self.blocked.or(Some(now)),
+            Operation::Blocked if self.blocked.is_none() => {
+                self.stall = None;
+                self.blocked = Some(now);
+            }
+            Operation::Blocked => {}
             Operation::Withdrawn => {
                 self.stall = None;
                 self.blocked = None;

@@ -148,7 +148,12 @@ impl Machine {
     /// The kernel took nothing of what was offered.
     pub fn handle_write_blocked(&mut self, now: Duration) {
         let now = self.advance(now);
-        self.blocked_since = self.blocked_since.or(Some(now));
+        if self.blocked_since.is_none() {
+            // A refused write has its own time: a look for what lies unread may have counted some of
+            // before it.
+            self.write_stall = None;
+            self.blocked_since = Some(now);
+        }
         self.settle(now);
     }
 

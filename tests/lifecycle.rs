@@ -186,7 +186,7 @@ async fn dropping_the_last_handle_with_a_ping_out_ends_everything() {
         !other.snapshot().state().is_final(),
         "another handle is there"
     );
-    let dropped = tokio::time::Instant::now();
+    let dropped = Instant::now();
     drop(other);
     assert!(peer.next().await.is_none(), "the descriptor is closed");
     assert!(dropped.elapsed() <= ms(1), "no timer is waited for");

@@ -354,9 +354,8 @@ impl<S: SideDriver> Driver<S> {
                 has_read_all,
                 alone: self.frames <= 1,
             };
-            let now = self.now;
             let (rest, starts) =
-                self.tell_and(|state, _| (state.sleep(now, &io), S::Side::has_starts(state)))?;
+                self.tell_and(|state, _| (state.sleep(&io), S::Side::has_starts(state)))?;
             if starts {
                 self.side.start(&self.shared);
             }

@@ -296,7 +296,7 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
         0,
     );
     let mut effects = Effects::default();
-    assert_eq!(state.sleep(2 * TIMEOUT, &IDLE), Rest::Sleep);
+    assert_eq!(state.sleep(&IDLE), Rest::Sleep);
     let call = Opening {
         started: Duration::ZERO,
         timeout: Some(TIMEOUT),
@@ -321,7 +321,7 @@ fn met_on_its_way(keepalive: &Keepalive) -> State<Calls> {
 
 /// A stream with nothing to do.
 const IDLE: SleepRequest = SleepRequest {
-    now: Duration::ZERO,
+    now: TIMEOUT.saturating_mul(2),
     due: None,
     looks_since: None,
     heard: None,
@@ -337,7 +337,7 @@ const IDLE: SleepRequest = SleepRequest {
 #[test]
 fn a_deadline_that_waited_for_a_write_is_seen_before_the_driver_sleeps() {
     let mut state = met_on_its_way(&Keepalive::off());
-    assert_eq!(state.sleep(2 * TIMEOUT, &IDLE), Rest::Turn);
+    assert_eq!(state.sleep(&IDLE), Rest::Turn);
 }
 
 #[test]
@@ -345,5 +345,5 @@ fn a_ping_that_a_handle_wrote_is_flushed_before_the_driver_sleeps() {
     let keepalive = Keepalive::on_demand().probe_before_deadline(TIMEOUT);
     let mut state = met_on_its_way(&keepalive);
     state.begin_write(2 * TIMEOUT, &mut Effects::default());
-    assert_eq!(state.sleep(2 * TIMEOUT, &IDLE), Rest::Turn);
+    assert_eq!(state.sleep(&IDLE), Rest::Turn);
 }

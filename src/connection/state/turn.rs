@@ -153,9 +153,9 @@ impl<S: Side> State<S> {
     }
 
     /// The driver wants to sleep. All that it must act on is read here, under the lock (law 4).
-    pub(in crate::connection) fn sleep(&mut self, now: Duration, io: &SleepRequest) -> Rest {
+    pub(in crate::connection) fn sleep(&mut self, io: &SleepRequest) -> Rest {
         if io.looks_since.is_none() {
-            self.settle(now, io.heard);
+            self.settle(io.now, io.heard);
         }
         self.shrink();
         if self.closing == Closing::Now || self.is_drained(io) {

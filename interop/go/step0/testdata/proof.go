@@ -89,6 +89,7 @@ func playRuntime(folder, program, does string) error {
 		for lines := bufio.NewScanner(output); lines.Scan(); {
 			says <- lines.Text()
 		}
+		close(says)
 	}()
 	select {
 	case <-synchronized:
@@ -125,21 +126,25 @@ func playRuntime(folder, program, does string) error {
 	if _, err := create("next"); err != nil {
 		return err
 	}
-	time.Sleep(200 * time.Millisecond)
-	outcome := "the plugin got nothing more"
-	for heard := true; heard; {
+	fmt.Printf("the event took %.2f s; %s\n", took.Seconds(), becomes(says))
+	return nil
+}
+
+// becomes waits for what tells what became of the plugin: the next event, or its end. A plugin whose
+// connection is closed may exit before its stub says so.
+func becomes(says <-chan string) string {
+	enough := time.After(10 * time.Second)
+	for {
 		select {
-		case line := <-says:
-			if line == "got next" {
-				outcome = "kept, and got the next event"
+		case line, lives := <-says:
+			switch {
+			case line == "got next":
+				return "kept, and got the next event"
+			case line == "closed" || !lives:
+				return "closed"
 			}
-			if line == "closed" {
-				outcome = "closed"
-			}
-		default:
-			heard = false
+		case <-enough:
+			return "the plugin got nothing more"
 		}
 	}
-	fmt.Printf("the event took %.2f s; %s\n", took.Seconds(), outcome)
-	return nil
 }

@@ -1,0 +1,21 @@
+//! Plugins and runtimes of the Node Resource Interface, by which container runtimes let others adjust
+//! containers.
+//!
+//! [`api`] has the messages and [`services`] the two services of the protocol,
+//! `nri.pkg.api.v1alpha1`, as of release 0.12.5.
+
+#![forbid(unsafe_code)]
+
+#[allow(
+    clippy::all,
+    clippy::nursery,
+    clippy::pedantic,
+    clippy::restriction,
+    missing_docs,
+    unused_qualifications,
+    reason = "lints are for code that is written"
+)]
+mod generated;
+
+pub use generated::api;
+pub use generated::api_ttrpc as services;

@@ -1,8 +1,9 @@
 //! Plugins and runtimes of the Node Resource Interface, by which container runtimes let others adjust
 //! containers.
 //!
-//! [`api`] has the messages and [`services`] the two services of the protocol,
-//! `nri.pkg.api.v1alpha1`, as of release 0.12.5.
+//! - [`multiplexer`]: the two connections on one socket.
+//! - [`api`] has the messages and [`services`] the two services of the protocol,
+//!   `nri.pkg.api.v1alpha1`, as of release 0.12.5.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,8 @@
     reason = "lints are for code that is written"
 )]
 mod generated;
+
+pub mod multiplexer;
 
 pub use generated::api;
 pub use generated::api_ttrpc as services;

@@ -30,7 +30,7 @@ use super::header::{Header, LENGTH_LIMIT, PartialHeader};
 /// assert!(cutter.is_between_frames(), "another connection may have its turn here");
 /// # Ok::<(), ttrpc_keepalive::wire::ProtocolError>(())
 /// ```
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Cutter {
     header: PartialHeader,
     /// Bytes of the present frame's payload that are still to come.
@@ -155,6 +155,19 @@ mod tests {
                 assert_eq!(bytes, first, "a torn stream stays what it is");
             }
         }
+    }
+
+    // Who gives connections turns must know how long a frame is before it takes some of it.
+    #[test]
+    fn a_clone_looks_ahead_and_takes_nothing() {
+        let frame = ping(1);
+        let mut cutter = Cutter::new();
+        assert_eq!(cutter.cut(&mut &frame[..7], 1), Ok(Cut::Nothing));
+        let mut ahead = cutter.clone();
+        let found = ahead.cut(&mut &frame[7..], usize::MAX);
+        assert!(matches!(found, Ok(Cut::Header(_))), "{found:?}");
+        assert_eq!((ahead.remaining(), cutter.remaining()), (8, 0));
+        assert_eq!(cutter.partial_header(), &frame[..7]);
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(super) fn set_length(frame: &mut [u8], length: u32) {
 }
 
 /// A header of which some bytes may still be on their way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PartialHeader {
     bytes: [u8; HEADER_LENGTH],
     /// How many of `bytes` are here; less than [`HEADER_LENGTH`] between calls.

@@ -1,0 +1,149 @@
+//! The pieces that go: how the frames of two connections share a stream.
+//!
+//! The peer may be Go's multiplexer. Its ttrpc reads a whole piece into whatever room it has: 4096
+//! bytes while it looks for a frame, or the rest of a frame's payload. A piece that does not fit there
+//! is lost for it, and the connection with it. Hence the rules of [`Outgoing::piece`].
+
+use std::io::IoSlice;
+
+use bytes::{Buf, BufMut, BytesMut};
+use ttrpc_keepalive::wire::Cutter;
+
+use super::trunk::{Place, SIDES};
+
+/// The longest piece that may hold more than the rest of one frame.
+const SHORT: usize = 4096;
+
+/// The longest piece. Another connection waits for one at most.
+const PIECE: usize = 64 << 10;
+
+/// Room for pieces is kept up to this size while none wait.
+const KEPT: usize = 4 << 10;
+
+/// What was taken from the connections and has not been written.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    pieces: BytesMut,
+    /// Bytes of the stream that have been written.
+    written: u64,
+    /// Where in the stream ends what was taken from each connection.
+    taken: [u64; SIDES],
+    cutters: [Cutter; SIDES],
+}
+
+impl Outgoing {
+    /// Takes one turn of a connection from the front of the slices: one long piece, or several short
+    /// ones that take no longer. Yields how many bytes of them were taken.
+    pub(super) fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> usize {
+        let mut frames = Frames::new(slices);
+        let before = frames.left;
+        let mut budget = PIECE;
+        loop {
+            let length = frames.piece(&self.cutters[place]);
+            if length == 0 || length > budget {
+                break;
+            }
+            budget -= length;
+            self.pieces.put_u32(super::ID[place]);
+            self.pieces
+                .put_u32(u32::try_from(length).unwrap_or_default());
+            frames.move_to(&mut self.pieces, &mut self.cutters[place], length);
+        }
+        self.taken[place] = self.end();
+        before - frames.left
+    }
+
+    /// Where in the stream ends what has been taken.
+    fn end(&self) -> u64 {
+        self.written + u64::try_from(self.pieces.len()).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn pieces(&self) -> &[u8] {
+        &self.pieces
+    }
+
+    /// So much of the pieces has been written.
+    pub(super) fn advance(&mut self, length: usize) {
+        self.pieces.advance(length);
+        self.written += u64::try_from(length).unwrap_or(u64::MAX);
+        if self.pieces.is_empty() && self.pieces.capacity() > KEPT {
+            self.pieces = BytesMut::new();
+        }
+    }
+
+    /// Whether something of this connection was taken and has not been written.
+    pub(super) fn holds(&self, place: Place) -> bool {
+        self.taken[place] > self.written
+    }
+}
+
+/// The frames that a connection offers, as bytes in slices of any size.
+struct Frames<'a> {
+    slices: &'a [IoSlice<'a>],
+    /// Bytes of the first slice that are done.
+    done: usize,
+    left: usize,
+}
+
+impl<'a> Frames<'a> {
+    fn new(slices: &'a [IoSlice<'a>]) -> Self {
+        Self {
+            slices,
+            done: 0,
+            left: slices.iter().map(|slice| slice.len()).sum(),
+        }
+    }
+
+    /// How long the next piece is: the rest of a long frame, whole frames that are short together, or
+    /// the first 4096 bytes of a long one. 0 if there is nothing.
+    fn piece(&self, cutter: &Cutter) -> usize {
+        if cutter.remaining() > SHORT {
+            return self.left.min(cutter.remaining()).min(PIECE);
+        }
+        let mut ahead = cutter.clone();
+        let (mut seen, mut whole) = (0, 0);
+        let mut done = self.done;
+        'frames: for slice in self.slices {
+            let mut input = slice.get(done..).unwrap_or_default();
+            done = 0;
+            while !input.is_empty() {
+                let before = input.len();
+                if ahead.cut(&mut input, SHORT).is_err() {
+                    break 'frames;
+                }
+                seen += before - input.len();
+                if seen + ahead.remaining() > SHORT {
+                    break 'frames;
+                }
+                if ahead.is_between_frames() {
+                    whole = seen;
+                }
+            }
+        }
+        match whole {
+            0 => self.left.min(SHORT),
+            whole => whole,
+        }
+    }
+
+    /// Moves bytes from the front.
+    fn move_to(&mut self, pieces: &mut BytesMut, cutter: &mut Cutter, length: usize) {
+        self.left -= length;
+        let mut missing = length;
+        while missing > 0 {
+            let Some((first, rest)) = self.slices.split_first() else {
+                return;
+            };
+            let front = first.get(self.done..).unwrap_or_default();
+            let mut part = &front[..front.len().min(missing)];
+            pieces.extend_from_slice(part);
+            missing -= part.len();
+            self.done += part.len();
+            if self.done == first.len() {
+                (self.slices, self.done) = (rest, 0);
+            }
+            // What is not ttrpc goes in short pieces.
+            while !part.is_empty() && cutter.cut(&mut part, usize::MAX).is_ok() {}
+        }
+    }
+}

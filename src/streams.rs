@@ -63,6 +63,11 @@ impl RequestIds {
         self.newest = id;
         Ok(())
     }
+
+    /// The id of the newest request, 0 before the first.
+    pub(crate) fn newest(&self) -> u32 {
+        self.newest
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{
     AtEnd, Client, Code, Context, Dispatch, DriverThread, MethodOptions, OnDeadline, OnDisconnect,
-    Outcome, Requests, Responses, Server, ServerBuilder, SoftReply, Status,
+    Outcome, Requests, Responses, Server, ServerBuilder, Service, SoftReply, Status,
 };
 
 /// `Block` keeps its thread for three seconds, `Await` awaits first.
@@ -247,6 +247,61 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
         sender.send(&[7; 90]).await.unwrap();
     }
     assert_eq!(seen.recv().await, Some(true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_is_almost_done_can_keep_its_answer() {
+    let (told, mut seen) = mpsc::unbounded_channel();
+    let ask = move |told: Arc<mpsc::UnboundedSender<bool>>, context: Context, q: StringValue| async move {
+        tokio::time::sleep(ms(q.value.parse().unwrap())).await;
+        told.send(context.leave_answer()).unwrap();
+        // Beyond the soft deadline, and within that of the caller.
+        tokio::time::sleep(ms(300)).await;
+        Ok(text("own"))
+    };
+    let service = Service::new("demo.Echo", Arc::new(told))
+        .unary("Ask", ask)
+        .method("Ask", soft())
+        .unary("Plain", ask);
+    let server = Server::builder().service(service).build().unwrap();
+    let (client, _) = pair(server, Client::builder(), 4096);
+    for (method, millis, left, reply) in [
+        ("Ask", "900", true, "own"),
+        ("Ask", "1100", false, "soft"),
+        ("Plain", "1100", true, "own"),
+    ] {
+        let request = text(millis);
+        let call = client.call::<_, StringValue>("demo.Echo", method, &request);
+        let answer = call.timeout(secs(2)).await.unwrap().value;
+        assert_eq!(answer, reply, "{method} {millis}");
+        assert_eq!(seen.recv().await, Some(left), "{method} {millis}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_soft_reply_may_be_for_some_requests_only() {
+    let some = |q: StringValue| (q.value != "800").then(|| Ok(text("soft")));
+    let soft = MethodOptions::new().soft_deadline(ms(1500), SoftReply::for_some_requests(some));
+    let ask = |_: Arc<()>, context: Context, q: StringValue| async move {
+        tokio::time::sleep(ms(q.value.parse().unwrap())).await;
+        // That there was no reply leaves it its answer.
+        Ok(text(if context.leave_answer() {
+            "own"
+        } else {
+            "late"
+        }))
+    };
+    let service = Service::new("demo.Echo", Arc::new(()))
+        .unary("Ask", ask)
+        .method("Ask", soft);
+    let server = Server::builder().service(service).build().unwrap();
+    let (client, _) = pair(server, Client::builder(), 4096);
+    for (millis, reply) in [("700", "soft"), ("800", "own"), ("100", "own")] {
+        let request = text(millis);
+        let call = client.call::<_, StringValue>("demo.Echo", "Ask", &request);
+        let answer = call.timeout(secs(1)).await.unwrap().value;
+        assert_eq!(answer, reply, "{millis}");
+    }
 }
 
 /// How far handlers have come, and how they ended.

@@ -7,11 +7,14 @@
 
 mod support;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use protobuf::well_known_types::wrappers::{BoolValue, BytesValue};
 use support::*;
 use tokio::time::{Duration, sleep};
 use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request};
-use ttrpc_keepalive::{Code, Context, MethodOptions, Server, ServerBuilder};
+use ttrpc_keepalive::{Code, Context, MethodOptions, Server, ServerBuilder, Service};
 
 /// `Ask` tells in milliseconds how long its request may have waited.
 fn asking() -> ServerBuilder {
@@ -68,6 +71,25 @@ async fn a_request_found_after_a_pause_says_how_long_it_may_have_waited() {
     sleep(secs(1)).await;
     peer.send(ask(11)).await;
     assert_eq!(waited(&mut peer).await, ms(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_behind_which_another_was_read_can_be_told() {
+    let handler = |_: Arc<()>, context: Context, _: BytesValue| async move {
+        let mut newest = BoolValue::new();
+        newest.value = context.is_newest();
+        Ok(newest)
+    };
+    let service = Service::new("demo.Echo", Arc::new(())).unary("Ask", handler);
+    let mut peer = served(Server::builder().service(service).build().unwrap());
+    peer.send([ask(1), ask(3), ask(5)].concat()).await;
+    for (id, newest) in [(1, false), (3, false), (5, true)] {
+        let (answered, response) = peer.expect_response().await;
+        assert_eq!((answered, !response.payload.is_empty()), (id, newest));
+    }
+    peer.send(ask(7)).await;
+    let (_, response) = peer.expect_response().await;
+    assert!(!response.payload.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -104,6 +104,26 @@ impl Context {
         self.shared.with(|state, _| state.is_answered(id, kind))
     }
 
+    /// Leaves the answer to the handler: no [soft reply](crate::MethodOptions::soft_deadline) is given
+    /// from now on, and what the handler returns is sent. `false` if it is too late for that, so that
+    /// the result will be dropped and has to go another way.
+    ///
+    /// For the end of a handler that knows another way. [`is_answered`](Self::is_answered) does not do:
+    /// the reply may be given between the question and the handler's return.
+    pub fn leave_answer(&self) -> bool {
+        let (id, kind) = (self.stream_id, self.method.kind);
+        self.shared.with(|state, _| state.leave_answer(id, kind))
+    }
+
+    /// Whether no request was read from this connection behind this one.
+    ///
+    /// A caller that calls one at a time sends the next request when it has the answer, or when it has
+    /// given up. So a request that is not answered and not the newest is for nobody: it lay in the socket
+    /// while this process did not run. [`may_have_waited`](Self::may_have_waited) cannot tell so much.
+    pub fn is_newest(&self) -> bool {
+        self.shared.with(|state, _| state.is_newest(self.stream_id))
+    }
+
     /// How long the request may have waited at most before it was read, since this process did not run:
     /// so much less may be left than [`remaining`](Self::remaining) says. Zero if no pause was seen,
     /// or the server does not [look for them](crate::ServerBuilder::observe_pauses).

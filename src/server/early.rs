@@ -94,6 +94,22 @@ impl EarlyAnswers {
         Some(reply)
     }
 
+    /// There is no soft reply to this request.
+    pub(super) fn give_no_soft(&mut self, stream_id: u32) {
+        if let Some(call) = self.calls.get_mut(&stream_id) {
+            // It was taken, so it is not among those that are due.
+            call.soft_due = None;
+        }
+    }
+
+    /// Gives up the soft reply, so that the handler answers. `false` if it was taken to be given.
+    pub(super) fn leave(&mut self, stream_id: u32) -> bool {
+        match self.calls.get(&stream_id) {
+            Some(call) if call.soft_due.is_some() => self.take_soft(stream_id).is_some(),
+            _ => true,
+        }
+    }
+
     /// The call is answered with this status, or a message. `false` if it was before, or has ended.
     pub(super) fn answer(&mut self, stream_id: u32, refusal: Option<Status>) -> bool {
         let Some(call) = self.calls.get_mut(&stream_id) else {

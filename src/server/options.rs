@@ -220,7 +220,8 @@ enum ReplySource {
     Made(Arc<Make>),
 }
 
-type Make = dyn Fn(Bytes) -> Result<Bytes, Status> + Send + Sync;
+/// `None`: there is no reply for this request.
+type Make = dyn Fn(Bytes) -> Option<Result<Bytes, Status>> + Send + Sync;
 
 impl SoftReply {
     /// The same message for every call.
@@ -244,18 +245,31 @@ impl SoftReply {
     pub fn from_request<Q: Message, R: Message>(
         make: impl Fn(Q) -> Result<R, Status> + Send + Sync + 'static,
     ) -> Self {
-        Self::from_bytes(move |request| {
-            let request = Q::parse_from_tokio_bytes(&request);
-            let request = request.map_err(|error| invalid(&error))?;
-            encode(&make(request)?)
-        })
+        Self::for_some_requests(move |request| Some(make(request)))
+    }
+
+    /// The same, where there is a reply for some requests only. A call for which `make` yields `None` is
+    /// not answered early. For a method that stands for several, as one that tells of all kinds of events.
+    pub fn for_some_requests<Q: Message, R: Message>(
+        make: impl Fn(Q) -> Option<Result<R, Status>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(ReplySource::Made(Arc::new(move |request| {
+            let request = match Q::parse_from_tokio_bytes(&request) {
+                Ok(request) => request,
+                Err(error) => return Some(Err(invalid(&error))),
+            };
+            let reply = make(request)?;
+            Some(reply.and_then(|reply| encode(&reply)))
+        })))
     }
 
     /// [`from_request`](Self::from_request) with bytes.
     pub fn from_bytes(
         make: impl Fn(Bytes) -> Result<Bytes, Status> + Send + Sync + 'static,
     ) -> Self {
-        Self(ReplySource::Made(Arc::new(make)))
+        Self(ReplySource::Made(Arc::new(move |request| {
+            Some(make(request))
+        })))
     }
 
     /// What must be kept of a request. Nothing for a reply that does not need it: a frame is large.
@@ -266,12 +280,16 @@ impl SoftReply {
         }
     }
 
-    /// The reply. Behind no lock: it may be a user's code.
-    pub(super) fn make(&self, request: Option<Bytes>) -> Result<Bytes, Status> {
+    /// The reply, if there is one for this request. Behind no lock: it may be a user's code.
+    pub(super) fn make(&self, request: Option<Bytes>) -> Option<Result<Bytes, Status>> {
         match &self.0 {
-            ReplySource::Fixed(reply) => reply.clone(),
-            ReplySource::Made(make) => catch(|| make(request.unwrap_or_default()))
-                .unwrap_or_else(|| Err(Status::new(Code::INTERNAL, "the soft reply panicked"))),
+            ReplySource::Fixed(reply) => Some(reply.clone()),
+            ReplySource::Made(make) => {
+                catch(|| make(request.unwrap_or_default())).unwrap_or_else(|| {
+                    let status = Status::new(Code::INTERNAL, "the soft reply panicked");
+                    Some(Err(status))
+                })
+            }
         }
     }
 }

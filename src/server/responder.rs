@@ -182,7 +182,10 @@ pub(super) fn answer_softly(
     stream_id: u32,
     (reply, request): Reply,
 ) {
-    let (frame, refusal) = match reply.make(request) {
+    let Some(reply) = reply.make(request) else {
+        return shared.with(|state, _| state.side.early.give_no_soft(stream_id));
+    };
+    let (frame, refusal) = match reply {
         Ok(message) => encode(stream_id, &Raw(&message)),
         Err(status) => {
             let (frame, refusal) = encode_refusal(stream_id, &status);

@@ -70,6 +70,17 @@ impl State<OpenRequests> {
             && self.streams.get(&id).is_none_or(|stream| !stream.open)
     }
 
+    /// Leaves the answer of a call to its handler: none is given in its place any more. Returns whether
+    /// none was given, nor is about to be.
+    pub(in crate::server) fn leave_answer(&mut self, id: u32, kind: Kind) -> bool {
+        self.side.early.leave(id) && !self.is_answered(id, kind)
+    }
+
+    /// Whether a request was read behind this one.
+    pub(in crate::server) fn is_newest(&self, id: u32) -> bool {
+        self.side.ids.newest() == id
+    }
+
     /// Ends a stream with this frame, unless it has ended already, over the handler's head: then
     /// nobody may send on it any more. Returns whether it was queued. The handler has ended.
     pub(in crate::server) fn end_stream(

@@ -16,6 +16,7 @@
     reason = "lints are for code that is written"
 )]
 mod generated;
+pub mod runtime;
 
 pub use generated::api;
 pub use generated::api_ttrpc as services;

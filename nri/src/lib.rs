@@ -17,6 +17,7 @@
     reason = "lints are for code that is written"
 )]
 mod generated;
+pub mod runtime;
 
 pub mod multiplexer;
 

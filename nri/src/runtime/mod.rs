@@ -1,0 +1,6 @@
+//! The runtime's side.
+
+mod combine;
+mod standing;
+
+pub use combine::Conflict;

@@ -22,7 +22,7 @@ use crate::keepalive::{Keepalive, Peer};
 use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
 use crate::streaming::{Receiver, Reply, Sender, StreamCall};
-use crate::transport::{Address, IntoTransport, PeerCredentials, Socket};
+use crate::transport::{Address, IntoTransport, PeerCredentials, PeerProcess, Socket};
 use crate::wire::Raw;
 
 /// The client's end of one connection.
@@ -189,6 +189,12 @@ impl Client {
     /// connection was made.
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.handle.shared().remote().credentials
+    }
+
+    /// The server's process, on a unix socket: what it is [doing](PeerProcess::state) now, whatever is
+    /// known of the connection. A late call has it in its [`evidence`](Error::evidence).
+    pub fn peer_process(&self) -> Option<PeerProcess> {
+        self.handle.shared().remote().process
     }
 
     /// The server's address, on a TCP socket: which one of those that a name stands for.

@@ -259,6 +259,11 @@
 //! reads on the thread that its handlers block does not read and lives. [`Snapshot::receipts`] says
 //! whether the kernel tells, [`Keepalive::watch_by_receipts`] watches an idle connection by it.
 //!
+//! What that process is doing stands beside the verdict, in [`Evidence::process`] and in the text of the
+//! error: running, stopped, frozen by its cgroup, waiting for the disk, or not known, and why. No verdict depends on
+//! it. It is said only of a process that holds the other end of this very connection, and never of a
+//! number: who listened or connected may have ended. [`Client::peer_process`] asks at any time.
+//!
 //! # The end of a connection
 //!
 //! All that waits on a connection fails with the one reason for which it ended, and whoever asks later
@@ -552,7 +557,8 @@ pub use error::{
 };
 pub use hook::{AtEnd, CallEnd, CallStart, Outcome};
 pub use keepalive::{
-    DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, Support, Unknown, Verdict,
+    DeadReason, Evidence, Keepalive, OnSilence, Peer, PeerSupport, ProcessState, ProcessUnknown,
+    Support, Unknown, Verdict,
 };
 pub use liveness::{Counters, Liveness, Publisher, Snapshot, State, Traffic};
 pub use server::{
@@ -562,5 +568,6 @@ pub use server::{
 pub use status::{Code, Status};
 pub use streaming::{Receiver, Reply, Sender, StreamCall};
 pub use transport::{
-    Accept, ByteStream, IntoTransport, Listener, ListenerBuilder, PeerCredentials, Socket,
+    Accept, ByteStream, IntoTransport, Listener, ListenerBuilder, PeerCredentials, PeerProcess,
+    Socket,
 };

@@ -315,7 +315,10 @@ impl<R> Receiver<R> {
         let message = match ready!(self.messages.poll_next(cx)) {
             None => Err(None),
             Some(Ok(message)) => Ok(message),
-            Some(Err(StreamEnd::Failed(error))) => Err(Some(*error)),
+            Some(Err(StreamEnd::Failed(error))) => {
+                let told = self.half.guard.shared().with_process::<()>(Err(*error));
+                Err(told.err())
+            }
             Some(Err(StreamEnd::Response(envelope))) => {
                 match self.half.decode_response(&envelope) {
                     // A success that has no message is the plain end.

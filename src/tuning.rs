@@ -202,3 +202,7 @@ pub(crate) const PULSE: Duration = Duration::from_millis(100);
 
 /// More than a kernel holds of one connection: what was read behind so many bytes came later than they.
 pub(crate) const KERNEL_BYTES: usize = 8 << 20;
+
+/// For how long what the peer's process was doing is told to calls that are late at the same time: as
+/// long as a sign of life is fresh, so that a thousand of them ask forty times a second.
+pub(crate) const PROCESS_KNOWN: Duration = Duration::from_millis(25);

@@ -76,11 +76,9 @@ async fn a_late_call_to_an_old_peer_that_reads_is_slow_and_costs_one_ping() {
         (error.peer(), client.peer()),
         (Summary::Alive, Summary::Alive)
     );
-    assert_eq!(
-        error.to_string(),
-        "deadline exceeded: the peer's process reads, its answer is late; it cannot be asked for \
-         more (nothing heard for 2.00 s, read what was sent 0.25 s ago)"
-    );
+    let told = "deadline exceeded: the peer's process reads, its answer is late; it cannot be asked \
+        for more (nothing heard for 2.00 s, read what was sent 0.25 s ago, its process is ";
+    assert!(error.to_string().starts_with(told), "{error}");
     let seen = client.snapshot();
     assert_eq!((seen.receipts(), seen.support()), (true, Support::No));
     assert!(seen.read_ago().unwrap() <= ms(255) && seen.silent_for() >= ms(1990));
@@ -102,7 +100,7 @@ async fn an_old_peer_that_stopped_before_the_request_is_not_reading_until_it_doe
     assert!(
         error
             .to_string()
-            .ends_with("nobody has read what was sent for 2.00 s)"),
+            .contains("nobody has read what was sent for 2.00 s, its process is "),
         "{error}"
     );
     assert!(client.snapshot().unread_for().unwrap() >= secs(2));

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::calls::{Calls, Key, Opening};
 use super::own_clock::OwnClock;
 use super::shared::Shared;
+use super::state::State;
 use super::streaming::StreamGuard;
 use crate::clock::Clock;
 use crate::config::ClientSettings;
@@ -192,14 +193,14 @@ impl Handle {
         })?;
         let probe = ProbeGuard { shared, ticket };
         let mut clock = OwnClock::start(shared, Some(&own));
-        std::future::poll_fn(|cx| {
+        let result = std::future::poll_fn(|cx| {
             clock.poll(cx, shared);
-            let poll = |state: &mut super::state::State<Calls>, effects: &mut _| {
+            let poll = |state: &mut State<Calls>, effects: &mut _| {
                 state.poll_probe(probe.ticket, cx.waker(), effects)
             };
             shared.with(poll)
-        })
-        .await
+        });
+        shared.with_process(result.await)
     }
 }
 
@@ -266,6 +267,7 @@ impl Future for Exchange {
         let shared = request.handle.shared();
         let result =
             ready!(shared.with(|state, effects| state.poll_response(id, cx.waker(), effects)));
+        let result = shared.with_process(result);
         request.place = Place::Done;
         Poll::Ready(result)
     }
@@ -390,9 +392,10 @@ impl Request {
     /// Sends the call that waits with this ticket, if it is its turn.
     fn poll_promoted(&mut self, cx: &Context<'_>, ticket: u64) -> Poll<Result<u32, Error>> {
         let shared = self.handle.shared();
-        ready!(
-            shared.with(|state, effects| { state.poll_room_for_call(ticket, cx.waker(), effects) })
-        )?;
+        let room = |state: &mut State<Calls>, effects: &mut _| {
+            state.poll_room_for_call(ticket, cx.waker(), effects)
+        };
+        shared.with_process(ready!(shared.with(room)))?;
         let now = shared.now();
         let waited = now.saturating_sub(self.started);
         let timeout = self.outgoing.timeout;

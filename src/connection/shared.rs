@@ -12,16 +12,20 @@ use super::effects::Effects;
 use super::outbox::Batch;
 use super::state::{Closing, Remainder, Side, State};
 use crate::clock::Clock;
-use crate::error::{ConnectionError, Unsent};
+use crate::error::{ConnectionError, Error, Unsent};
+use crate::keepalive::ProcessState;
 use crate::liveness::{Liveness, Publisher, Snapshot, Source};
 use crate::panics::catch;
 use crate::transport::Remote;
+use crate::tuning::PROCESS_KNOWN;
 
 /// Shared by the handles and the driver of one connection.
 pub(crate) struct Shared<S: Side> {
     state: Mutex<State<S>>,
     publisher: Publisher,
     remote: Remote,
+    /// What the peer's process was doing, and when that was asked.
+    process: Mutex<Option<(Duration, ProcessState)>>,
     /// The runtime of one thread on which the driver runs, if it runs on such a one.
     home: Option<runtime::Id>,
 }
@@ -39,6 +43,7 @@ impl<S: Side> Shared<S> {
             publisher: Publisher::with_clock(clock, state.machine.view()),
             state: Mutex::new(state),
             remote,
+            process: Mutex::new(None),
             home: one_thread.then(|| runtime.id()),
         }
     }
@@ -83,6 +88,27 @@ impl<S: Side> Shared<S> {
 
     pub(crate) fn remote(&self) -> Remote {
         self.remote
+    }
+
+    /// What the peer's process is doing, for who is told a verdict. It takes system calls, so it is asked
+    /// by no verb and under no lock but its own, and no more often than late calls cause PINGs.
+    pub(crate) fn process_state(&self, now: Duration) -> Option<ProcessState> {
+        let process = self.remote.process?;
+        let mut asked = self.process.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = asked.filter(|(at, _)| now.saturating_sub(*at) < PROCESS_KNOWN);
+        let (_, state) = known.unwrap_or_else(|| (now, process.state()));
+        *asked = known.or(Some((now, state)));
+        Some(state)
+    }
+
+    /// The same in the evidence of a call that was late.
+    pub(crate) fn with_process<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        result.map_err(|mut error| {
+            if let Some(evidence) = error.evidence_of_deadline() {
+                evidence.process = self.process_state(self.now());
+            }
+            error
+        })
     }
 
     pub(crate) fn liveness(self: &Arc<Self>) -> Liveness {

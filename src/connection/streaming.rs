@@ -69,8 +69,10 @@ impl StreamGuard {
         cx: &Context<'_>,
     ) -> Poll<Result<bytes::Bytes, crate::error::Error>> {
         let id = self.call.id;
-        self.shared()
+        let shared = self.shared();
+        shared
             .with(|state, effects| state.poll_response(id, cx.waker(), effects))
+            .map(|response| shared.with_process(response))
     }
 
     /// Tells the hook how the stream has ended.

@@ -192,6 +192,14 @@ impl Error {
         Self::Connection(end, RequestProgress::NotSent)
     }
 
+    /// For what is seen when the caller is told.
+    pub(crate) fn evidence_of_deadline(&mut self) -> Option<&mut Evidence> {
+        match self {
+            Self::Deadline(late) => Some(&mut late.evidence),
+            _ => None,
+        }
+    }
+
     fn deadline(&self) -> Option<&DeadlineError> {
         match self {
             Self::Deadline(late) => Some(late),

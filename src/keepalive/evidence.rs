@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Support;
+use super::{ProcessState, Support};
 
 /// What speaks for and against the peer at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,9 @@ pub struct Evidence {
     pub local_stall: Option<Duration>,
     /// Whether the peer knows PING.
     pub support: Support,
+    /// What the peer's process was doing, where the kernel can tell: on unix sockets, when a call was
+    /// late or the peer was convicted. Nothing is decided by it.
+    pub process: Option<ProcessState>,
 }
 
 impl Evidence {
@@ -69,6 +72,9 @@ impl fmt::Display for Evidence {
         if let Some(stall) = self.local_stall {
             write!(f, ", this side paused for {:.2} s", stall.as_secs_f64())?;
         }
+        if let Some(process) = self.process {
+            write!(f, ", its process is {process}")?;
+        }
         Ok(())
     }
 }
@@ -76,6 +82,7 @@ impl fmt::Display for Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keepalive::ProcessUnknown;
 
     const fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -95,6 +102,7 @@ mod tests {
             handlers_stalled: false,
             local_stall: None,
             support: Support::Yes,
+            process: None,
         };
         assert_eq!(
             evidence.to_string(),
@@ -118,6 +126,16 @@ mod tests {
         evidence.local_stall = Some(ms(5000));
         assert!(evidence.to_string().ends_with(
             ", write refused for 1.50 s, handlers stalled, this side paused for 5.00 s"
+        ));
+        evidence.process = Some(ProcessState::Frozen);
+        assert!(
+            evidence
+                .to_string()
+                .ends_with(", this side paused for 5.00 s, its process is frozen by its cgroup")
+        );
+        evidence.process = Some(ProcessState::Unknown(ProcessUnknown::HandedOn));
+        assert!(evidence.to_string().ends_with(
+            ", its process is not known: who listened or connected does not hold the connection"
         ));
     }
 }

@@ -61,6 +61,7 @@ impl View {
             handlers_stalled: self.pong_flags.contains(Flags::HANDLERS_STALLED),
             local_stall: self.local_stall,
             support: self.support,
+            process: None,
         }
     }
 }

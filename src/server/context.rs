@@ -16,7 +16,7 @@ use crate::hook::{CallStart, Hook, Hooked};
 use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
 use crate::text::ShownPairs;
-use crate::transport::PeerCredentials;
+use crate::transport::{PeerCredentials, PeerProcess};
 
 /// The circumstances of one call, for its handler.
 ///
@@ -142,6 +142,11 @@ impl Context {
     /// connection was accepted.
     pub fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.shared.remote().credentials
+    }
+
+    /// The caller's process, on a unix socket: what it is [doing](PeerProcess::state) now.
+    pub fn peer_process(&self) -> Option<PeerProcess> {
+        self.shared.remote().process
     }
 
     /// The caller's address, on a TCP socket.

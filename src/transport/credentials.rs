@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::Transport;
+use super::{PeerProcess, Transport};
 
 /// The process at the other end of a unix socket, by the word of the kernel.
 ///
@@ -53,6 +53,7 @@ impl From<tokio::net::unix::UCred> for PeerCredentials {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     pub(crate) credentials: Option<PeerCredentials>,
+    pub(crate) process: Option<PeerProcess>,
     pub(crate) address: Option<SocketAddr>,
 }
 
@@ -60,6 +61,7 @@ impl Remote {
     pub(crate) fn of(transport: &impl Transport) -> Self {
         Self {
             credentials: transport.peer_credentials(),
+            process: transport.peer_process(),
             address: transport.remote_address(),
         }
     }

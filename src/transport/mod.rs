@@ -21,6 +21,7 @@ mod descriptor;
 mod fault;
 mod into;
 mod listener;
+mod process;
 mod socket;
 mod socket_file;
 mod socket_stream;
@@ -35,6 +36,7 @@ pub(crate) use credentials::Remote;
 pub(crate) use fault::Fault;
 pub use into::IntoTransport;
 pub use listener::{Listener, ListenerBuilder};
+pub use process::PeerProcess;
 pub use socket::Socket;
 
 /// What a [`Transport::poll_look`] found.
@@ -64,7 +66,7 @@ pub enum Look {
 /// panics ends its connection, as [`ConnectionError::Abandoned`].
 ///
 /// **The beginning.** [`peer_credentials`](Self::peer_credentials),
-/// [`remote_address`](Self::remote_address) and [`shortcut`](Self::shortcut) are asked once, in the task that makes the connection; before them
+/// [`peer_process`](Self::peer_process), [`remote_address`](Self::remote_address) and [`shortcut`](Self::shortcut) are asked once, in the task that makes the connection; before them
 /// [`enter`](Self::enter), if the driver is to run on another runtime.
 ///
 /// **A turn** of the driver calls, in this order:
@@ -210,6 +212,12 @@ pub trait Transport: Send + 'static {
         None
     }
 
+    /// The process at the other end, for what it [does](PeerProcess::state), if that can be told. It is
+    /// asked once, when the connection begins.
+    fn peer_process(&self) -> Option<PeerProcess> {
+        None
+    }
+
     /// The address of the other end, where it has one. It is asked once, when the connection begins.
     fn remote_address(&self) -> Option<SocketAddr> {
         None
@@ -308,6 +316,10 @@ impl<T: Transport + ?Sized> Transport for Box<T> {
 
     fn peer_credentials(&self) -> Option<PeerCredentials> {
         (**self).peer_credentials()
+    }
+
+    fn peer_process(&self) -> Option<PeerProcess> {
+        (**self).peer_process()
     }
 
     fn remote_address(&self) -> Option<SocketAddr> {

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 #[cfg(not(feature = "vsock"))]
 use super::descriptor::vsock_is_missing;
 use super::descriptor::{Family, is_its_own_peer, wrong};
-use super::{Look, PeerCredentials, Shortcut, Transport};
+use super::{Look, PeerCredentials, PeerProcess, Shortcut, Transport};
 use crate::error::ConnectionError;
 
 /// The flag of a send that fails instead of raising SIGPIPE, which ends a process that does not
@@ -45,6 +45,7 @@ pub struct Socket {
     refused: bool,
     family: Family,
     peer_credentials: Option<PeerCredentials>,
+    peer_process: Option<PeerProcess>,
     /// A connection on it has ended, so that nobody can use the socket any more.
     is_over: bool,
 }
@@ -53,8 +54,10 @@ impl Socket {
     /// A unix socket: a path, an abstract name or one end of a pair.
     pub fn unix(stream: UnixStream) -> Self {
         let peer_credentials = stream.peer_cred().ok().map(PeerCredentials::from);
+        let peer_process = PeerProcess::of(&stream);
         let mut socket = Self::registered(stream.into_std().map(OwnedFd::from), Family::Unix);
         socket.peer_credentials = peer_credentials;
+        socket.peer_process = peer_process;
         socket
     }
 
@@ -130,6 +133,7 @@ impl Socket {
             refused: false,
             family,
             peer_credentials: None,
+            peer_process: None,
             is_over: false,
         }
     }
@@ -241,6 +245,10 @@ impl Transport for Socket {
 
     fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.peer_credentials
+    }
+
+    fn peer_process(&self) -> Option<PeerProcess> {
+        self.peer_process
     }
 
     fn handle_end(&mut self, _end: &ConnectionError) {

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use ttrpc_keepalive::IntoTransport;
-use ttrpc_keepalive::transport::{Look, PeerCredentials, Shortcut, Transport};
+use ttrpc_keepalive::transport::{Look, PeerCredentials, PeerProcess, Shortcut, Transport};
 
 /// What to answer instead of the stream, if anything.
 type OnIo = Box<dyn FnMut() -> Option<Poll<io::Result<usize>>> + Send>;
@@ -156,6 +156,10 @@ impl<T: Transport> Transport for Hooked<T> {
 
     fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.credentials.or_else(|| self.stream.peer_credentials())
+    }
+
+    fn peer_process(&self) -> Option<PeerProcess> {
+        self.stream.peer_process()
     }
 
     fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {

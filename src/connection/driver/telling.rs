@@ -36,16 +36,19 @@ impl<S: SideDriver> Driver<S> {
             (result, news, events(&mut state.machine))
         };
         let mut dead = None;
-        for event in events {
+        for mut event in events {
             if let Event::Convicted {
                 reason,
                 evidence,
-                on_silence: OnSilence::Close,
-            } = event
+                on_silence,
+            } = &mut event
             {
-                // That of the event: the machine has let go of the PING that was on trial.
-                let evidence = Box::new(evidence);
-                dead = Some(ConnectionError::Dead { reason, evidence });
+                evidence.process = self.shared.process_state(self.now);
+                if *on_silence == OnSilence::Close {
+                    // That of the event: the machine has let go of the PING that was on trial.
+                    let (reason, evidence) = (*reason, Box::new(*evidence));
+                    dead = Some(ConnectionError::Dead { reason, evidence });
+                }
             }
             log(event);
         }

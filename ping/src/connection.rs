@@ -10,7 +10,7 @@ use bytes::{Buf, BytesMut};
 use tokio::time::{Instant, sleep_until, timeout};
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::{Decoded, Decoder, Flags, Frame, MessageType, ping, ping_number, pong};
-use ttrpc_keepalive::{ConnectError, PeerCredentials, Socket};
+use ttrpc_keepalive::{ConnectError, PeerProcess, Socket};
 
 use crate::outcome::Outcome;
 
@@ -64,8 +64,8 @@ impl Connection {
         })
     }
 
-    pub(crate) fn credentials(&self) -> Option<PeerCredentials> {
-        self.socket.peer_credentials()
+    pub(crate) fn process(&self) -> Option<PeerProcess> {
+        self.socket.peer_process()
     }
 
     /// Asks once, and waits for the answer.

@@ -3,12 +3,12 @@
 use std::error::Error;
 
 use tokio::time::Instant;
-use ttrpc_keepalive::ConnectError;
+use ttrpc_keepalive::{ConnectError, PeerProcess};
 
 use crate::arguments::Asking;
 use crate::connection::Connection;
 use crate::outcome::{Health, Outcome};
-use crate::process::{self, Process};
+use crate::process::{self, Seen};
 use crate::summary::Summary;
 
 /// Asks until it has asked often enough, is interrupted, or the connection ends.
@@ -35,12 +35,16 @@ async fn ask_all(address: &str, asking: &Asking, summary: &mut Summary) -> Resul
             return Ok(());
         }
     };
-    let pid = connection.credentials().and_then(|peer| peer.pid());
-    summary.connected(pid);
+    let process = connection.process();
+    let seen = match process {
+        Some(process) => Some(process::look(process).await),
+        None => None,
+    };
+    summary.connected(seen.and_then(|seen| seen.pid));
     let mut next = Instant::now();
     for number in 1.. {
         let outcome = connection.ask(asking.wait).await;
-        summary.add(&outcome, worth_telling(&outcome, pid));
+        summary.add(&outcome, worth_telling(&outcome, process).await);
         if outcome.is_end() || asking.count == Some(number) {
             break;
         }
@@ -63,10 +67,11 @@ pub(crate) fn reason(error: &ConnectError) -> String {
     }
 }
 
-/// The state of the peer's process, where the outcome asks for it.
-pub(crate) fn worth_telling(outcome: &Outcome, pid: Option<i32>) -> Option<Process> {
-    match outcome {
-        Outcome::Answered { stalled: false, .. } | Outcome::Read { knows: false, .. } => None,
-        _ => pid.and_then(process::state),
+/// The peer's process, where the outcome asks for it.
+async fn worth_telling(outcome: &Outcome, process: Option<PeerProcess>) -> Option<Seen> {
+    match (outcome, process) {
+        (Outcome::Answered { stalled: false, .. } | Outcome::Read { knows: false, .. }, _) => None,
+        (_, Some(process)) => Some(process::look(process).await),
+        (_, None) => None,
     }
 }

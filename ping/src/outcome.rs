@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::process::Process;
+use ttrpc_keepalive::ProcessState;
+
+use crate::process::Seen;
 
 /// What came of one PING.
 #[derive(Clone, Debug)]
@@ -56,13 +58,13 @@ impl fmt::Display for Health {
 }
 
 impl Outcome {
-    pub(crate) fn health(&self, process: Option<Process>) -> Health {
+    pub(crate) fn health(&self, process: Option<Seen>) -> Health {
         match self {
             Self::Answered { stalled: false, .. } | Self::Read { knows: false, .. } => {
                 Health::Alive
             }
             Self::Ended(_) | Self::NotConnected(_) => Health::Gone,
-            _ if process == Some(Process::Gone) => Health::Gone,
+            _ if process.is_some_and(|process| process.state == ProcessState::Gone) => Health::Gone,
             _ => Health::Doubtful,
         }
     }
@@ -104,7 +106,7 @@ impl Outcome {
     }
 
     /// One line for a program.
-    pub(crate) fn json(&self, number: u64, process: Option<Process>) -> Value {
+    pub(crate) fn json(&self, number: u64, process: Option<Seen>) -> Value {
         let (Self::Ended(reason) | Self::NotConnected(reason)) = self else {
             return json!({
                 "number": number,
@@ -114,7 +116,7 @@ impl Outcome {
                     Self::Unknown { within } => Some(*within),
                     _ => None,
                 }).map(|time| time.as_secs_f64()),
-                "process": process.map(|process| process.to_string()),
+                "process": process.map(|process| process.state.to_string()),
                 "health": self.health(process).to_string(),
             });
         };

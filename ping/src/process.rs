@@ -1,73 +1,42 @@
-//! What the system knows of a peer's process. It is shown beside an outcome and decides little: a
-//! socket may have been given to another process than the one that began to listen, so that a process
-//! which is gone says nothing while somebody reads.
+//! What the system knows of a peer's process. It is shown beside an outcome and decides little: one
+//! that is gone says nothing while somebody reads.
 
-use std::fmt;
+use ttrpc_keepalive::{PeerProcess, ProcessState, ProcessUnknown};
 
-/// The state of a process, in words on which an operator can act.
+/// A process, as it was seen beside an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Process {
-    Runs,
-    /// By a signal or a debugger.
-    Stopped,
-    /// By its cgroup.
-    Frozen,
-    /// Uninterruptibly, as for a disk.
-    WaitsForDisk,
-    Gone,
+pub(crate) struct Seen {
+    /// Of the one that holds the connection, if that could be seen.
+    pub(crate) pid: Option<i32>,
+    pub(crate) state: ProcessState,
 }
 
-impl fmt::Display for Process {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Runs => "runs",
-            Self::Stopped => "stopped",
-            Self::Frozen => "frozen by its cgroup",
-            Self::WaitsForDisk => "waits for the disk",
-            Self::Gone => "gone",
-        })
-    }
+/// Looks at the process at the other end, and for it if the connection was handed on.
+pub(crate) async fn look(process: PeerProcess) -> Seen {
+    let look = move || {
+        let found = match process.state() {
+            ProcessState::Unknown(ProcessUnknown::HandedOn) => process.find().unwrap_or(process),
+            _ => process,
+        };
+        let state = found.state();
+        let is_known = !matches!(state, ProcessState::Unknown(ProcessUnknown::HandedOn));
+        Seen {
+            pid: found.pid().filter(|_| is_known),
+            state,
+        }
+    };
+    // All processes of a host are many, and other peers wait for their answers meanwhile.
+    let looked = tokio::task::spawn_blocking(look).await;
+    looked.unwrap_or(Seen {
+        pid: None,
+        state: ProcessState::Unknown(ProcessUnknown::NotTold),
+    })
 }
 
 #[cfg(target_os = "linux")]
 mod system {
-    use std::fs;
-
-    use procfs::ProcError;
     use procfs::net::UnixState;
-    use procfs::process::{ProcState, Process as Entry};
-
-    use super::Process;
-
-    /// The state of a process, or `None` if this one may not know.
-    pub(crate) fn state(pid: i32) -> Option<Process> {
-        let entry = match Entry::new(pid) {
-            Ok(entry) => entry,
-            Err(ProcError::NotFound(_)) => return Some(Process::Gone),
-            Err(_) => return None,
-        };
-        let state = entry.stat().ok()?.state().ok()?;
-        Some(match state {
-            ProcState::Stopped | ProcState::Tracing => Process::Stopped,
-            ProcState::Zombie | ProcState::Dead => Process::Gone,
-            _ if is_frozen(&entry) => Process::Frozen,
-            ProcState::Waiting => Process::WaitsForDisk,
-            _ => Process::Runs,
-        })
-    }
-
-    /// By cgroup 2, where it is mounted at its usual place. A frozen process sleeps as any other does.
-    fn is_frozen(entry: &Entry) -> bool {
-        let Ok(groups) = entry.cgroups() else {
-            return false;
-        };
-        let group = groups.into_iter().find(|group| group.hierarchy == 0);
-        group.is_some_and(|group| {
-            let events = format!("/sys/fs/cgroup{}/cgroup.events", group.pathname);
-            let events = fs::read_to_string(events).unwrap_or_default();
-            events.lines().any(|line| line == "frozen 1")
-        })
-    }
+    use procfs::process::Process as Entry;
 
     /// The name of its program.
     pub(crate) fn name(pid: i32) -> Option<String> {
@@ -96,12 +65,6 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::Process;
-
-    pub(crate) fn state(_pid: i32) -> Option<Process> {
-        None
-    }
-
     pub(crate) fn name(_pid: i32) -> Option<String> {
         None
     }
@@ -111,4 +74,4 @@ mod system {
     }
 }
 
-pub(crate) use system::{abstract_names, name, state};
+pub(crate) use system::{abstract_names, name};

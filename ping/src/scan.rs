@@ -9,25 +9,29 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use ttrpc_keepalive::ProcessState;
 
 use crate::arguments::Asking;
 use crate::connection::Connection;
-use crate::one::{reason, worth_telling};
+use crate::one::reason;
 use crate::outcome::{Health, Outcome, Time};
-use crate::process::{self, Process};
+use crate::process::{self, Seen};
 
 /// Connections at one time. Each takes a descriptor.
 const AT_ONCE: usize = 64;
 
 struct Row {
     address: String,
-    pid: Option<i32>,
     program: Option<String>,
-    process: Option<Process>,
+    process: Option<Seen>,
     outcome: Outcome,
 }
 
 impl Row {
+    fn pid(&self) -> Option<i32> {
+        self.process?.pid
+    }
+
     fn health(&self) -> Health {
         self.outcome.health(self.process)
     }
@@ -81,18 +85,22 @@ pub(crate) async fn run(place: &str, asking: &Asking) -> Result<Health, String> 
 }
 
 async fn ask(address: String, asking: &Asking) -> Row {
-    let (outcome, pid) = match Connection::open(&address, asking.wait).await {
+    let (outcome, process) = match Connection::open(&address, asking.wait).await {
         Ok(mut connection) => {
-            let pid = connection.credentials().and_then(|peer| peer.pid());
-            (connection.ask(asking.wait).await, pid)
+            let outcome = connection.ask(asking.wait).await;
+            // While the connection is there: of one that is closed nobody holds the other end.
+            let process = match connection.process() {
+                Some(process) => Some(process::look(process).await),
+                None => None,
+            };
+            (outcome, process)
         }
         Err(error) => (Outcome::NotConnected(reason(&error)), None),
     };
     Row {
-        process: worth_telling(&outcome, pid).or_else(|| pid.and_then(process::state)),
-        program: pid.and_then(process::name),
+        program: process.and_then(|process| process::name(process.pid?)),
+        process,
         address,
-        pid,
         outcome,
     }
 }
@@ -117,9 +125,9 @@ fn print(rows: &[Row], json: bool) {
             let time = row.outcome.time();
             let line = json!({
                 "address": row.address,
-                "pid": row.pid,
+                "pid": row.pid(),
                 "program": row.program,
-                "process": row.process.map(|process| process.to_string()),
+                "process": row.process.map(|process| process.state.to_string()),
                 "knows_ping": row.outcome.support(),
                 "seconds": time.map(|time| time.as_secs_f64()),
                 "outcome": row.outcome.to_string(),
@@ -147,9 +155,13 @@ fn print(rows: &[Row], json: bool) {
             "{begin}{:8}{end}  {:widest$}  {:>7}  {:15}  {:20}  {:4}  {:>9}  {}",
             row.health(),
             row.address,
-            row.pid.map_or_else(dash, |pid| pid.to_string()),
+            row.pid().map_or_else(dash, |pid| pid.to_string()),
             row.program.clone().unwrap_or_else(dash),
-            row.process.map_or_else(dash, |process| process.to_string()),
+            match row.process.map(|process| process.state) {
+                // Why not is told by the lines about one peer.
+                None | Some(ProcessState::Unknown(_)) => dash(),
+                Some(state) => state.to_string(),
+            },
             row.outcome.support(),
             row.outcome
                 .time()

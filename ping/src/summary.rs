@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::outcome::{Health, Outcome, Time};
-use crate::process::{self, Process};
+use crate::process::{self, Seen};
 
 pub(crate) struct Summary {
     address: String,
@@ -39,7 +39,7 @@ impl Summary {
         println!("PING {}{peer}", self.address);
     }
 
-    pub(crate) fn add(&mut self, outcome: &Outcome, process: Option<Process>) {
+    pub(crate) fn add(&mut self, outcome: &Outcome, process: Option<Seen>) {
         self.asked += 1;
         let health = outcome.health(process);
         self.newest = Some(health);
@@ -49,8 +49,9 @@ impl Summary {
             println!("{}", outcome.json(self.asked, process));
             return;
         }
-        let process =
-            process.map_or_else(String::new, |process| format!("; its process: {process}"));
+        let process = process.map_or_else(String::new, |seen| {
+            format!("; its process is {}", seen.state)
+        });
         println!("{}: {outcome}{process}", self.asked);
     }
 

@@ -145,7 +145,7 @@ fn one_that_does_not_read_is_doubtful_and_is_sent_no_more() {
     let (text, status) = ping(&["-c", "3", "-W", "0.1", "-i", "0.02", &place.address("peer")]);
     assert_eq!(status, DOUBTFUL);
     assert_eq!(text.matches(": unread for ").count(), 3);
-    assert!(text.contains("its process: runs"), "it is this one");
+    assert!(text.contains("its process is running"), "it is this one");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn one_that_has_answered_before_and_only_reads_now_is_doubtful() {
     let (text, status) = ping(&["-c", "2", "-W", "0.3", "-i", "0.02", &place.address("peer")]);
     assert_eq!(status, DOUBTFUL);
     assert!(text.contains("1: answered in"));
-    assert!(text.contains("but is not answered; its process: runs"));
+    assert!(text.contains("but is not answered; its process is running"));
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_process_that_is_stopped_is_said_to_be() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!((status, well), (DOUBTFUL, ALIVE));
-    assert!(stopped.contains("; its process: stopped"));
+    assert!(stopped.contains("; its process is stopped"));
 }
 
 #[cfg(target_os = "linux")]
@@ -374,4 +374,32 @@ fn is_stopped(child: &Child) -> bool {
 fn signal(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id()).unwrap();
     kill(Pid::from_raw(pid), signal).unwrap();
+}
+
+// As a shim's is, whose launcher has ended.
+#[test]
+#[cfg(target_os = "linux")]
+fn of_a_connection_that_was_handed_on_the_process_is_the_one_that_holds_it() {
+    let place = Place::new();
+    let listener = UnixListener::bind(place.path("peer")).unwrap();
+    let (started, told) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut command = Command::new("sleep");
+        let heir = command.arg("60").stdin(std::os::fd::OwnedFd::from(stream));
+        started.send(heir.spawn().unwrap()).unwrap();
+        listener
+    });
+    let folder = place.0.path().display().to_string();
+    let (text, _) = ping(&["scan", "--json", "-W", "1", &folder]);
+    let mut heir = told.recv().unwrap();
+    heir.kill().unwrap();
+    heir.wait().unwrap();
+    let row: Value = serde_json::from_str(text.trim()).unwrap();
+    assert_eq!(row["pid"], heir.id());
+    assert_eq!(
+        (&row["program"], &row["process"]),
+        (&"sleep".into(), &"running".into())
+    );
+    assert!(row["outcome"].as_str().unwrap().starts_with("unread for"));
 }

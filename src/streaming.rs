@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 
-use crate::call::outcome;
+use crate::call::{CallOptions, outcome};
 use crate::codec::{Decode, Encode};
 use crate::connection::{
     Calls, Handle, Messages, NotSent, Open, Outgoing, Outlet, OwnClock, Received, StreamEnd,
@@ -59,6 +59,12 @@ impl<H> StreamCall<H> {
     /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
         self.open.outgoing_mut().push_metadata(key, value);
+        self
+    }
+
+    /// Sets what is set in these options, as if it were set here.
+    pub fn options(mut self, options: &CallOptions) -> Self {
+        options.apply(self.open.outgoing_mut());
         self
     }
 

@@ -1,4 +1,4 @@
-//! A call that is being prepared.
+//! A call that is being prepared, and what several may have in common.
 
 use std::fmt;
 use std::future::Future;
@@ -10,6 +10,7 @@ use crate::codec::Decode;
 use crate::connection::{Exchange, Handle, Outgoing, Received};
 use crate::error::Error;
 use crate::hook::Outcome;
+use crate::text::ShownPairs;
 use crate::wire::{Encode, Flags, Response};
 
 /// A unary call that is being prepared, and a future; awaiting it makes the call.
@@ -82,6 +83,78 @@ impl<R> Call<R> {
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
         self.exchange.outgoing_mut().push_metadata(key, value);
         self
+    }
+
+    /// Sets what is set in these options, as if it were set here.
+    pub fn options(mut self, options: &CallOptions) -> Self {
+        options.apply(self.exchange.outgoing_mut());
+        self
+    }
+}
+
+/// Time and metadata that several calls have in common, for [`Call::options`] and
+/// [`StreamCall::options`](crate::StreamCall::options).
+///
+/// ```
+/// # use protobuf::well_known_types::wrappers::StringValue;
+/// # use std::time::Duration;
+/// # use ttrpc_keepalive::{CallOptions, Client, Error};
+/// # async fn example(client: &Client, request: &StringValue) -> Result<(), Error> {
+/// let options = CallOptions::new()
+///     .timeout(Duration::from_secs(2))
+///     .metadata("tenant", "one");
+/// let first: StringValue = client.call("demo.Echo", "Say", request).options(&options).await?;
+/// let second: StringValue = client.call("demo.Echo", "Say", &first).options(&options).await?;
+/// # let _ = second; Ok(()) }
+/// ```
+#[derive(Clone, Default)]
+#[must_use = "options do nothing until a call has them"]
+pub struct CallOptions {
+    /// `Some(None)` lets a call take as long as it takes.
+    timeout: Option<Option<Duration>>,
+    metadata: Vec<(String, String)>,
+}
+
+impl CallOptions {
+    /// Sets nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// As [`Call::timeout`], or [`StreamCall::timeout`](crate::StreamCall::timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(Some(timeout));
+        self
+    }
+
+    /// As [`Call::no_timeout`].
+    pub fn no_timeout(mut self) -> Self {
+        self.timeout = Some(None);
+        self
+    }
+
+    /// Adds a pair of metadata, as [`Call::metadata`].
+    pub fn metadata(mut self, key: &str, value: &str) -> Self {
+        self.metadata.push((key.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(crate) fn apply(&self, outgoing: &mut Outgoing) {
+        if let Some(timeout) = self.timeout {
+            outgoing.timeout = timeout;
+        }
+        for (key, value) in &self.metadata {
+            outgoing.push_metadata(key, value);
+        }
+    }
+}
+
+impl fmt::Debug for CallOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallOptions")
+            .field("timeout", &self.timeout)
+            .field("metadata", &ShownPairs(&self.metadata))
+            .finish()
     }
 }
 

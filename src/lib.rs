@@ -464,6 +464,12 @@
 //! Every future here may be dropped at any moment; what that does is written on each. A frame that
 //! has begun to be written is finished by the connection, so a dropped call never breaks it.
 //!
+//! # Events
+//!
+//! What happens on a connection is told to [`tracing`](https://docs.rs/tracing): what an operator should
+//! know as warnings and errors, the rest at debug level and below. With the feature `log` users of the
+//! crate `log` see the same, where no subscriber of `tracing` is set.
+//!
 //! # Limits
 //!
 //! | queue | bound | default | at the bound |
@@ -539,13 +545,14 @@ mod server;
 pub mod status;
 mod streaming;
 mod streams;
+pub mod testing;
 mod text;
 pub mod transport;
 mod tuning;
 pub mod wire;
 
 pub use backoff::Backoff;
-pub use call::Call;
+pub use call::{Call, CallOptions};
 pub use client::{Client, ClientBuilder};
 pub use close::Close;
 pub use config::{

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_core::Stream;
 
-use crate::call::outcome;
+use crate::call::{CallOptions, outcome};
 use crate::codec::{Decode, Encode};
 use crate::connection::{
     Calls, Handle, Messages, NotSent, Open, Outgoing, Outlet, OwnClock, Received, StreamEnd,
@@ -59,6 +59,12 @@ impl<H> StreamCall<H> {
     /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
         self.open.outgoing_mut().push_metadata(key, value);
+        self
+    }
+
+    /// Sets what is set in these options, as if it were set here.
+    pub fn options(mut self, options: &CallOptions) -> Self {
+        options.apply(self.open.outgoing_mut());
         self
     }
 
@@ -186,7 +192,8 @@ impl Half {
 
 /// The half of a streaming call by which requests are sent. `Q` is their message, or `[u8]`.
 ///
-/// It may be moved to another task than the other half. **Dropping it ends the requests**, as
+/// It may be moved to another task than the other half, and shared by several, in an [`Arc`]: each
+/// message waits for those that were sent before it. **Dropping it ends the requests**, as
 /// [`finish`](Self::finish) does: ttrpc has no message that says otherwise. A server that must tell
 /// a caller that is done from one that gave up needs a message of its own for that.
 pub struct Sender<Q: ?Sized> {
@@ -194,7 +201,6 @@ pub struct Sender<Q: ?Sized> {
     encode: Encode<Q>,
     /// Behind the outlet in the order of drops: the half-close goes out before the call ends.
     guard: Arc<StreamGuard>,
-    own_clock: OwnClock,
 }
 
 impl<Q: ?Sized> Sender<Q> {
@@ -202,7 +208,6 @@ impl<Q: ?Sized> Sender<Q> {
         Self {
             outlet: half.guard.outlet(half.outbox_bytes),
             encode,
-            own_clock: half.guard.own_clock(),
             guard: Arc::clone(&half.guard),
         }
     }
@@ -227,17 +232,23 @@ impl<Q: ?Sized> Sender<Q> {
     /// Dropping the future before it is ready sends nothing; the stream goes on. Do not keep it
     /// without polling it: messages of a connection are let in in their order, and those of other
     /// streams wait behind it.
-    pub async fn send(&mut self, message: &Q) -> Result<(), Error> {
+    pub async fn send(&self, message: &Q) -> Result<(), Error> {
         let Self {
             outlet,
             encode,
             guard,
-            own_clock,
         } = self;
         let mut sending = pin!(outlet.send(|id, frame| encode(id, message, frame)));
+        // Most messages wait for nothing, and need no clock.
+        let mut own_clock = None;
         let sent = poll_fn(|cx| {
+            let sent = sending.as_mut().poll(cx);
+            if sent.is_ready() {
+                return sent;
+            }
+            let own_clock = own_clock.get_or_insert_with(|| guard.own_clock());
             own_clock.poll(cx, guard.shared());
-            sending.as_mut().poll(cx)
+            Poll::Pending
         });
         sent.await.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => Error::RequestTooLarge(oversized),

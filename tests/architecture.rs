@@ -34,6 +34,7 @@ const STOREYS: &[&str] = &[
     "close",
     "client",
     "server",
+    "testing",
     "ends",
 ];
 

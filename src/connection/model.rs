@@ -92,7 +92,7 @@ impl Story {
                     .open(outgoing("m", Flags::REMOTE_OPEN), false)
                     .await?;
                 // Each message waits until the one before it is written.
-                let mut outlet = guard.outlet(1);
+                let outlet = guard.outlet(1);
                 for _ in 0..2 {
                     match outlet.send(encode).await {
                         Err(NotSent::Connection(end)) => return Err(Error::not_sent(end)),
@@ -104,7 +104,7 @@ impl Story {
             }),
             Self::DroppedStream => block_on(async {
                 let guard = handle.open(outgoing("m", Flags::REMOTE_OPEN), true).await?;
-                let mut outlet = guard.outlet(usize::MAX);
+                let outlet = guard.outlet(usize::MAX);
                 let _ = outlet.send(encode).await;
                 let _messages = guard.messages();
                 Ok(())

@@ -4,6 +4,8 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
+use tokio::sync::Mutex as Turn;
+
 use super::calls::Calls;
 use super::give_way::pause;
 use super::inbox::{Chunk, Received};
@@ -95,13 +97,22 @@ impl Drop for OpenCall {
     }
 }
 
-/// Sends the messages of one stream. Not more than one at a time.
+/// Sends the messages of one stream, one at a time: each waits for its turn, in the order in which they
+/// were sent.
 #[derive(Debug)]
 pub(crate) struct Outlet<S: Side> {
     shared: Arc<Shared<S>>,
     id: u32,
     /// Unwritten bytes on the connection at which a message waits.
     limit: usize,
+    /// A stream has one place among those that wait for room, so one message may stand there. This is
+    /// the queue of those behind it; nothing is locked that a driver or another stream needs.
+    turn: Turn<Sending>,
+}
+
+/// What one message needs while it is sent.
+#[derive(Debug, Default)]
+struct Sending {
     /// Bytes that were queued since other tasks had a turn.
     unyielded: usize,
     /// Where messages are encoded: small ones are copied from here.
@@ -114,25 +125,25 @@ impl<S: Side> Outlet<S> {
             shared,
             id,
             limit,
-            unyielded: 0,
-            encoded: Vec::new(),
+            turn: Turn::default(),
         }
     }
 
     /// Waits for room, encodes a message for this stream and queues it. Dropped before its end it
     /// has sent nothing.
     pub(crate) async fn send(
-        &mut self,
+        &self,
         encode: impl Fn(u32, &mut Vec<u8>) -> Result<(), Oversized>,
     ) -> Result<(), NotSent> {
-        if self.unyielded >= SEND_SHARE {
-            self.unyielded = 0;
+        let mut sending = self.turn.lock().await;
+        if sending.unyielded >= SEND_SHARE {
+            sending.unyielded = 0;
             // The driver among them.
             pause().await;
         }
         // Most messages find room, and need the lock once.
-        encode(self.id, &mut self.encoded).map_err(NotSent::Oversized)?;
-        if self.queue()? {
+        encode(self.id, &mut sending.encoded).map_err(NotSent::Oversized)?;
+        if self.queue(&mut sending)? {
             return Ok(());
         }
         let room = Room {
@@ -141,7 +152,7 @@ impl<S: Side> Outlet<S> {
         };
         loop {
             // What waits is not encoded yet: it takes no memory.
-            self.encoded = Vec::new();
+            sending.encoded = Vec::new();
             let limit = self.limit;
             poll_fn(|cx| {
                 let waker = cx.waker();
@@ -149,35 +160,31 @@ impl<S: Side> Outlet<S> {
                     .with(|state, effects| state.poll_room(room.id, limit, waker, effects))
             })
             .await?;
-            encode(self.id, &mut self.encoded).map_err(NotSent::Oversized)?;
-            if self.queue()? {
+            encode(self.id, &mut sending.encoded).map_err(NotSent::Oversized)?;
+            if self.queue(&mut sending)? {
                 return Ok(());
             }
         }
     }
 
     /// Queues what is encoded. `false` if there is no room.
-    fn queue(&mut self) -> Result<bool, NotSent> {
-        let Self {
-            shared,
-            id,
-            limit,
-            encoded,
-            ..
-        } = self;
-        let length = encoded.len();
-        let queued = shared.with(|state, effects| state.send(*id, encoded, *limit, effects))?;
+    fn queue(&self, sending: &mut Sending) -> Result<bool, NotSent> {
+        let Sending { unyielded, encoded } = sending;
+        let (id, limit, length) = (self.id, self.limit, encoded.len());
+        let queued = self
+            .shared
+            .with(|state, effects| state.send(id, encoded, limit, effects))?;
         if queued {
-            self.unyielded += length;
+            *unyielded += length;
         }
-        if self.encoded.capacity() > KEPT_BUFFER {
-            self.encoded = Vec::new();
+        if encoded.capacity() > KEPT_BUFFER {
+            *encoded = Vec::new();
         }
         Ok(queued)
     }
 
     /// Says that no message follows.
-    pub(crate) fn half_close(&mut self) {
+    pub(crate) fn half_close(&self) {
         self.shared
             .with(|state, effects| state.half_close(self.id, effects));
     }

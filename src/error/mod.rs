@@ -230,6 +230,53 @@ impl Error {
     }
 }
 
+/// For a handler that calls another server, so that it can end by `?`. The caller is told what kind of
+/// failure it was, in words that name what failed:
+///
+/// | error | status |
+/// |---|---|
+/// | [`Status`](Error::Status), [`Refused`](Error::Refused) | the same, but without [the announcement of a shutdown](Status::shutting_down): it is the other server that shuts down |
+/// | [`Deadline`](Error::Deadline) | DEADLINE_EXCEEDED |
+/// | [`Connection`](Error::Connection), [`IdsExhausted`](Error::IdsExhausted) | UNAVAILABLE |
+/// | [`RequestTooLarge`](Error::RequestTooLarge), [`ResponseTooLarge`](Error::ResponseTooLarge), [`StreamOverflow`](Error::StreamOverflow) | RESOURCE_EXHAUSTED |
+/// | [`StreamEnded`](Error::StreamEnded) | CANCELLED |
+/// | answers that are none | INTERNAL |
+///
+/// ```
+/// # use protobuf::well_known_types::wrappers::StringValue;
+/// # use ttrpc_keepalive::{Client, Context, Status};
+/// async fn pass_on(next: Client, context: Context, request: StringValue) -> Result<StringValue, Status> {
+///     let mut call = next.call("demo.Echo", "Say", &request);
+///     if let Some(remaining) = context.remaining() {
+///         call = call.timeout(remaining);
+///     }
+///     Ok(call.await?)
+/// }
+/// ```
+impl From<Error> for Status {
+    fn from(error: Error) -> Self {
+        let code = match error {
+            Error::Status(status) | Error::Refused(status) => {
+                return if status.announces_shutdown() {
+                    status.with_details(Vec::new())
+                } else {
+                    status
+                };
+            }
+            Error::Deadline(_) => Code::DEADLINE_EXCEEDED,
+            Error::Connection(..) | Error::IdsExhausted => Code::UNAVAILABLE,
+            Error::RequestTooLarge(_)
+            | Error::ResponseTooLarge(_)
+            | Error::StreamOverflow { .. } => Code::RESOURCE_EXHAUSTED,
+            Error::StreamEnded => Code::CANCELLED,
+            Error::InvalidResponse(_) | Error::InvalidMessage(_) | Error::UnexpectedData => {
+                Code::INTERNAL
+            }
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
 /// A call that ran out of time, with what is known about the peer at that moment.
 #[derive(Debug, thiserror::Error)]
 #[error("deadline exceeded: {}{} ({evidence}){}", told(self), Reason(*.room), Reason(.status.as_ref()))]

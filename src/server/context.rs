@@ -68,6 +68,12 @@ impl Context {
         &self.method.name
     }
 
+    /// The id of the call's stream: odd, and used once on its connection. It is in what both sides log,
+    /// and means nothing on another connection.
+    pub fn stream_id(&self) -> u32 {
+        self.stream_id
+    }
+
     /// All metadata, in the order in which it came; keys may repeat.
     pub fn metadata(&self) -> &[(String, String)] {
         &self.metadata

@@ -130,6 +130,26 @@ where
     Handler::new(Kind::Upload, begin, end)
 }
 
+/// A method whose kind its handler decides when it ends. A request with a message and one that messages
+/// follow are the same to it.
+pub(super) fn stream<Q, R, Last, Answer>(
+    handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+    (decode, encode, reply): (Decode<Q>, Encode<R>, Respond<Option<Last>>),
+) -> Handler
+where
+    Q: 'static,
+    R: ?Sized + 'static,
+    Last: 'static,
+    Answer: Future<Output = Result<Option<Last>, Status>> + Send + 'static,
+{
+    let begin = move |context, _: Part, responder: &Responder| {
+        let requests = Requests::new(responder.messages(), decode);
+        let responses = Responses::new(responder.outlet(), encode);
+        Ok(handler(context, requests, responses))
+    };
+    Handler::new(Kind::Upload, begin, reply)
+}
+
 /// Sends the one response of a call.
 type Respond<R> = fn(&mut Responder, R);
 
@@ -143,6 +163,20 @@ pub(super) fn reply_bytes(responder: &mut Responder, response: Bytes) {
 
 fn end(responder: &mut Responder, (): ()) {
     responder.end();
+}
+
+pub(super) fn end_with_message<R: Message>(responder: &mut Responder, response: Option<R>) {
+    match response {
+        Some(response) => reply_message(responder, response),
+        None => responder.end(),
+    }
+}
+
+pub(super) fn end_with_bytes(responder: &mut Responder, response: Option<Bytes>) {
+    match response {
+        Some(response) => reply_bytes(responder, response),
+        None => responder.end(),
+    }
 }
 
 impl Handler {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use protobuf::Message;
 
 use super::context::Context;
-use super::handler::{self, Handler, reply_bytes, reply_message};
+use super::handler::{self, Handler, end_with_bytes, end_with_message, reply_bytes, reply_message};
 use super::options::MethodOptions;
 use super::streaming::{Requests, Responses};
 use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
@@ -164,6 +164,55 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         self.add(
             method,
             handler::bidi_stream(handler, (decode_message, encode_message)),
+        )
+    }
+
+    /// Serves a streaming method of any kind, which its handler decides when it ends: with `None` the
+    /// stream ends plainly, as that of a method with many responses, and with a message it ends by
+    /// that response, as that of a method with one. A single request is the first of [`Requests`].
+    ///
+    /// For what stands in front of handlers whose kind it does not know: a proxy, or the methods of
+    /// another implementation. Clients with many responses take a last one that is an empty message
+    /// for the plain end.
+    pub fn stream<Q, R, Answer>(
+        self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+    ) -> Self
+    where
+        Q: Message,
+        R: Message,
+        Answer: Future<Output = Result<Option<R>, Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, requests, responses| {
+            handler(Arc::clone(&state), context, requests, responses)
+        };
+        self.add(
+            method,
+            handler::stream(handler, (decode_message, encode_message, end_with_message)),
+        )
+    }
+
+    /// [`stream`](Self::stream) with bytes, for messages that are encoded elsewhere.
+    pub fn stream_bytes<Answer>(
+        self,
+        method: &str,
+        handler: impl Fn(Arc<S>, Context, Requests<Bytes>, Responses<[u8]>) -> Answer
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self
+    where
+        Answer: Future<Output = Result<Option<Bytes>, Status>> + Send + 'static,
+    {
+        let state = Arc::clone(&self.state);
+        let handler = move |context, requests, responses| {
+            handler(Arc::clone(&state), context, requests, responses)
+        };
+        self.add(
+            method,
+            handler::stream(handler, (decode_bytes, encode_bytes, end_with_bytes)),
         )
     }
 

@@ -77,7 +77,9 @@ impl<Q> fmt::Debug for Requests<Q> {
 /// Sends the responses of a call that has many. `R` is their message, or `[u8]`.
 ///
 /// The stream ends with the handler: plainly if it returns `Ok`, with its status otherwise. Dropping
-/// this ends nothing. It may be moved to another task, where it fails when the handler has ended.
+/// this ends nothing. It may be moved to another task, where it fails when the handler has ended, and
+/// shared by several, in an [`Arc`](std::sync::Arc): each message waits for those that were sent
+/// before it.
 pub struct Responses<R: ?Sized> {
     outlet: Outlet<OpenRequests>,
     encode: Encode<R>,
@@ -105,7 +107,7 @@ impl<R: ?Sized> Responses<R> {
     /// Dropping the future before it is ready sends nothing; the stream goes on. Do not keep it
     /// without polling it: messages of a connection are let in in their order, and those of other
     /// streams wait behind it.
-    pub async fn send(&mut self, message: &R) -> Result<(), Status> {
+    pub async fn send(&self, message: &R) -> Result<(), Status> {
         let encode = self.encode;
         let sent = self
             .outlet

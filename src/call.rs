@@ -2,16 +2,16 @@
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use crate::codec::Decode;
-use crate::connection::{Exchange, Handle, Outgoing, Received};
+use crate::connection::{Exchange, Handle, Outgoing};
 use crate::error::Error;
 use crate::hook::Outcome;
 use crate::text::ShownPairs;
-use crate::wire::{Encode, Flags, Response};
+use crate::wire::{Decode, Encode, Flags, Response};
 
 /// A unary call that is being prepared, and a future; awaiting it makes the call.
 ///
@@ -41,7 +41,7 @@ use crate::wire::{Encode, Flags, Response};
 #[must_use = "a call is made when it is awaited"]
 pub struct Call<R> {
     exchange: Exchange,
-    decode: Decode<R>,
+    response: PhantomData<fn() -> R>,
 }
 
 impl<R> Call<R> {
@@ -49,13 +49,12 @@ impl<R> Call<R> {
         handle: &Handle,
         (service, method): (&str, &str),
         message: &dyn Encode,
-        decode: Decode<R>,
     ) -> Self {
         let timeout = handle.settings().timeout_of(service, method);
         let outgoing = Outgoing::new((service, method), Flags::NONE, message, timeout);
         Self {
             exchange: handle.exchange(outgoing),
-            decode,
+            response: PhantomData,
         }
     }
 
@@ -158,7 +157,7 @@ impl fmt::Debug for CallOptions {
     }
 }
 
-impl<R> Future for Call<R> {
+impl<R: Decode> Future for Call<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -168,13 +167,13 @@ impl<R> Future for Call<R> {
     }
 }
 
-impl<R> Call<R> {
+impl<R: Decode> Call<R> {
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
         let envelope = ready!(Pin::new(&mut self.exchange).poll(cx))?;
         // Here and not in the driver: decoding a large message must not hold up a PONG.
         let response = Response::from_envelope(envelope).map_err(Error::InvalidResponse)?;
         Poll::Ready(match response.status {
-            None => (self.decode)(Received::Own(response.payload)).map_err(Error::InvalidMessage),
+            None => R::decode_owned(response.payload).map_err(Error::InvalidMessage),
             Some(status) => {
                 let evidence = self.exchange.handle().shared().snapshot().evidence();
                 let timeout = self.exchange.outgoing().timeout;

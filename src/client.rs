@@ -7,13 +7,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
-use protobuf::Message;
 use tracing::debug;
 
 use crate::call::Call;
 use crate::close::Close;
-use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::config::{ClientSettings, DriverThread, check_limits, check_timeouts};
 use crate::connection::{Calls, ClientSide, Connection, Handle, PeerLimits};
 use crate::error::{ConfigError, ConnectError, ConnectionError, Error};
@@ -23,7 +20,7 @@ use crate::liveness::{Liveness, Snapshot};
 use crate::status::Status;
 use crate::streaming::{Receiver, Reply, Sender, StreamCall};
 use crate::transport::{Address, IntoTransport, PeerCredentials, PeerProcess, Socket};
-use crate::wire::Raw;
+use crate::wire::{Decode, Encode};
 
 /// The client's end of one connection.
 ///
@@ -45,8 +42,11 @@ impl Client {
         }
     }
 
-    /// Prepares a unary call with messages of rust-protobuf. `service` is the full name, as
-    /// `demo.Echo`, `method` the bare one, as `Say`.
+    /// Prepares a unary call. `service` is the full name, as `demo.Echo`, `method` the bare one, as
+    /// `Say`.
+    ///
+    /// Its messages are those of rust-protobuf, bytes as [`Raw`](crate::Raw), or whatever else
+    /// implements [`Encode`] and [`Decode`].
     ///
     /// Give it a [timeout](Call::timeout), or the [builder](ClientBuilder::call_timeout) one for all
     /// calls. **With no timeout and no [`Keepalive::every`] a call to a peer that is frozen never
@@ -56,23 +56,8 @@ impl Client {
     ///
     /// [`Error`] has one variant for each party at fault. A call that is late tells by
     /// [`Error::verdict`] whether the peer is slow or dead; it never ends the connection.
-    pub fn call<Q: Message, R: Message>(
-        &self,
-        service: &str,
-        method: &str,
-        request: &Q,
-    ) -> Call<R> {
-        Call::new(&self.handle, (service, method), request, decode_message)
-    }
-
-    /// Prepares a unary call with bytes, for messages that are encoded elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Client::call`].
-    pub fn call_bytes(&self, service: &str, method: &str, request: &[u8]) -> Call<Bytes> {
-        let request = Raw(request);
-        Call::new(&self.handle, (service, method), &request, decode_bytes)
+    pub fn call<Q: Encode, R: Decode>(&self, service: &str, method: &str, request: &Q) -> Call<R> {
+        Call::new(&self.handle, (service, method), request)
     }
 
     /// Prepares a call with one request and many responses. Awaiting it yields the [`Receiver`] of
@@ -81,13 +66,13 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::call`]. What happens after the request is queued is told by the receiver.
-    pub fn server_stream<Q: Message, R: Message>(
+    pub fn server_stream<Q: Encode, R: Decode>(
         &self,
         service: &str,
         method: &str,
         request: &Q,
     ) -> StreamCall<Receiver<R>> {
-        StreamCall::server_stream(&self.handle, (service, method), request, decode_message)
+        StreamCall::server_stream(&self.handle, (service, method), request)
     }
 
     /// Prepares a call with many requests and one response. Awaiting it yields the [`Sender`] of
@@ -96,16 +81,12 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn client_stream<Q: Message, R: Message>(
+    pub fn client_stream<Q: Encode, R: Decode>(
         &self,
         service: &str,
         method: &str,
     ) -> StreamCall<(Sender<Q>, Reply<R>)> {
-        StreamCall::client_stream(
-            &self.handle,
-            (service, method),
-            (encode_message, decode_message),
-        )
+        StreamCall::client_stream(&self.handle, (service, method))
     }
 
     /// Prepares a call with many requests and many responses. Awaiting it yields the [`Sender`] of
@@ -114,65 +95,12 @@ impl Client {
     /// # Errors
     ///
     /// As for [`Client::server_stream`].
-    pub fn bidi_stream<Q: Message, R: Message>(
+    pub fn bidi_stream<Q: Encode, R: Decode>(
         &self,
         service: &str,
         method: &str,
     ) -> StreamCall<(Sender<Q>, Receiver<R>)> {
-        StreamCall::bidi_stream(
-            &self.handle,
-            (service, method),
-            (encode_message, decode_message),
-        )
-    }
-
-    /// [`Client::server_stream`] with bytes, for messages that are encoded elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Client::server_stream`].
-    pub fn server_stream_bytes(
-        &self,
-        service: &str,
-        method: &str,
-        request: &[u8],
-    ) -> StreamCall<Receiver<Bytes>> {
-        let request = Raw(request);
-        StreamCall::server_stream(&self.handle, (service, method), &request, decode_bytes)
-    }
-
-    /// [`Client::client_stream`] with bytes, for messages that are encoded elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Client::server_stream`].
-    pub fn client_stream_bytes(
-        &self,
-        service: &str,
-        method: &str,
-    ) -> StreamCall<(Sender<[u8]>, Reply<Bytes>)> {
-        StreamCall::client_stream(
-            &self.handle,
-            (service, method),
-            (encode_bytes, decode_bytes),
-        )
-    }
-
-    /// [`Client::bidi_stream`] with bytes, for messages that are encoded elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Client::server_stream`].
-    pub fn bidi_stream_bytes(
-        &self,
-        service: &str,
-        method: &str,
-    ) -> StreamCall<(Sender<[u8]>, Receiver<Bytes>)> {
-        StreamCall::bidi_stream(
-            &self.handle,
-            (service, method),
-            (encode_bytes, decode_bytes),
-        )
+        StreamCall::bidi_stream(&self.handle, (service, method))
     }
 
     /// What to make of the peer now.

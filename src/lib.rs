@@ -12,7 +12,8 @@
 //!
 //! # A server
 //!
-//! Methods are closures over rust-protobuf messages, or over bytes. No code generator is needed.
+//! Methods are closures over rust-protobuf messages, over bytes, which are [`Raw`], or over whatever
+//! else implements [`Encode`] and [`Decode`]. No code generator is needed.
 //!
 //! ```
 //! use protobuf::well_known_types::wrappers::StringValue;
@@ -522,7 +523,6 @@ mod call;
 mod client;
 mod clock;
 mod close;
-mod codec;
 mod config;
 mod connection;
 #[cfg(doc)]
@@ -578,3 +578,4 @@ pub use transport::{
     Accept, ByteStream, IntoTransport, Listener, ListenerBuilder, PeerCredentials, PeerProcess,
     Socket,
 };
+pub use wire::{Decode, Encode, Raw};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
+use std::marker::PhantomData;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -11,14 +12,13 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::call::{CallOptions, outcome};
-use crate::codec::{Decode, Encode};
 use crate::connection::{
     Calls, Handle, Messages, NotSent, Open, Outgoing, Outlet, OwnClock, Received, StreamEnd,
     StreamGuard,
 };
 use crate::error::Error;
 use crate::hook::Outcome;
-use crate::wire::{self, Flags, Raw, Response};
+use crate::wire::{Decode, Encode, Flags, Raw, Response};
 
 /// A streaming call that is being prepared, and a future; awaiting it opens the stream and yields its
 /// halves `H`. It owns all that it needs, as a [`Call`](crate::Call) does.
@@ -33,7 +33,7 @@ use crate::wire::{self, Flags, Raw, Response};
 pub struct StreamCall<H> {
     open: Open,
     /// `None` when they have been yielded.
-    halves: Option<Box<dyn FnOnce(Half) -> H + Send>>,
+    halves: Option<fn(Half) -> H>,
 }
 
 impl<H> StreamCall<H> {
@@ -72,53 +72,40 @@ impl<H> StreamCall<H> {
         handle: &Handle,
         outgoing: Outgoing,
         takes_messages: bool,
-        halves: impl FnOnce(Half) -> H + Send + 'static,
+        halves: fn(Half) -> H,
     ) -> Self {
         Self {
             open: handle.open(outgoing, takes_messages),
-            halves: Some(Box::new(halves)),
+            halves: Some(halves),
         }
     }
 }
 
-impl<R: 'static> StreamCall<Receiver<R>> {
+impl<R> StreamCall<Receiver<R>> {
     pub(crate) fn server_stream(
         handle: &Handle,
         names: (&str, &str),
-        request: &dyn wire::Encode,
-        decode: Decode<R>,
+        request: &dyn Encode,
     ) -> Self {
         let outgoing = outgoing(handle, names, Flags::REMOTE_CLOSED, request);
-        Self::new(handle, outgoing, true, move |half| {
-            Receiver::new(half, decode)
+        Self::new(handle, outgoing, true, Receiver::new)
+    }
+}
+
+impl<Q, R> StreamCall<(Sender<Q>, Reply<R>)> {
+    pub(crate) fn client_stream(handle: &Handle, names: (&str, &str)) -> Self {
+        let outgoing = outgoing(handle, names, OPEN, &Raw(b""));
+        Self::new(handle, outgoing, false, |half| {
+            (Sender::new(&half), Reply::new(half))
         })
     }
 }
 
-impl<Q: ?Sized + 'static, R: 'static> StreamCall<(Sender<Q>, Reply<R>)> {
-    pub(crate) fn client_stream(
-        handle: &Handle,
-        names: (&str, &str),
-        (encode, decode): (Encode<Q>, Decode<R>),
-    ) -> Self {
-        let outgoing = outgoing(handle, names, OPEN, &Raw(&[]));
-        Self::new(handle, outgoing, false, move |half| {
-            let sender = Sender::new(&half, encode);
-            (sender, Reply::new(half, decode))
-        })
-    }
-}
-
-impl<Q: ?Sized + 'static, R: 'static> StreamCall<(Sender<Q>, Receiver<R>)> {
-    pub(crate) fn bidi_stream(
-        handle: &Handle,
-        names: (&str, &str),
-        (encode, decode): (Encode<Q>, Decode<R>),
-    ) -> Self {
-        let outgoing = outgoing(handle, names, OPEN, &Raw(&[]));
-        Self::new(handle, outgoing, true, move |half| {
-            let sender = Sender::new(&half, encode);
-            (sender, Receiver::new(half, decode))
+impl<Q, R> StreamCall<(Sender<Q>, Receiver<R>)> {
+    pub(crate) fn bidi_stream(handle: &Handle, names: (&str, &str)) -> Self {
+        let outgoing = outgoing(handle, names, OPEN, &Raw(b""));
+        Self::new(handle, outgoing, true, |half| {
+            (Sender::new(&half), Receiver::new(half))
         })
     }
 }
@@ -127,12 +114,7 @@ impl<Q: ?Sized + 'static, R: 'static> StreamCall<(Sender<Q>, Receiver<R>)> {
 /// would take the absent message for an empty one.
 const OPEN: Flags = Flags::REMOTE_OPEN.union(Flags::NO_DATA);
 
-fn outgoing(
-    handle: &Handle,
-    names: (&str, &str),
-    flags: Flags,
-    request: &dyn wire::Encode,
-) -> Outgoing {
+fn outgoing(handle: &Handle, names: (&str, &str), flags: Flags, request: &dyn Encode) -> Outgoing {
     let (service, method) = names;
     let timeout = handle.settings().stream_timeout_of(service, method);
     Outgoing::new(names, flags, request, timeout)
@@ -190,24 +172,24 @@ impl Half {
     }
 }
 
-/// The half of a streaming call by which requests are sent. `Q` is their message, or `[u8]`.
+/// The half of a streaming call by which requests `Q` are sent.
 ///
 /// It may be moved to another task than the other half, and shared by several, in an [`Arc`]: each
 /// message waits for those that were sent before it. **Dropping it ends the requests**, as
 /// [`finish`](Self::finish) does: ttrpc has no message that says otherwise. A server that must tell
 /// a caller that is done from one that gave up needs a message of its own for that.
-pub struct Sender<Q: ?Sized> {
+pub struct Sender<Q> {
     outlet: Outlet<Calls>,
-    encode: Encode<Q>,
+    requests: PhantomData<fn(&Q)>,
     /// Behind the outlet in the order of drops: the half-close goes out before the call ends.
     guard: Arc<StreamGuard>,
 }
 
-impl<Q: ?Sized> Sender<Q> {
-    fn new(half: &Half, encode: Encode<Q>) -> Self {
+impl<Q> Sender<Q> {
+    fn new(half: &Half) -> Self {
         Self {
             outlet: half.guard.outlet(half.outbox_bytes),
-            encode,
+            requests: PhantomData,
             guard: Arc::clone(&half.guard),
         }
     }
@@ -232,13 +214,12 @@ impl<Q: ?Sized> Sender<Q> {
     /// Dropping the future before it is ready sends nothing; the stream goes on. Do not keep it
     /// without polling it: messages of a connection are let in in their order, and those of other
     /// streams wait behind it.
-    pub async fn send(&self, message: &Q) -> Result<(), Error> {
-        let Self {
-            outlet,
-            encode,
-            guard,
-        } = self;
-        let mut sending = pin!(outlet.send(|id, frame| encode(id, message, frame)));
+    pub async fn send(&self, message: &Q) -> Result<(), Error>
+    where
+        Q: Encode,
+    {
+        let Self { outlet, guard, .. } = self;
+        let mut sending = pin!(outlet.send(message));
         // Most messages wait for nothing, and need no clock.
         let mut own_clock = None;
         let sent = poll_fn(|cx| {
@@ -261,20 +242,19 @@ impl<Q: ?Sized> Sender<Q> {
     pub fn finish(self) {}
 }
 
-impl<Q: ?Sized> Drop for Sender<Q> {
+impl<Q> Drop for Sender<Q> {
     fn drop(&mut self) {
         self.outlet.half_close();
     }
 }
 
-impl<Q: ?Sized> fmt::Debug for Sender<Q> {
+impl<Q> fmt::Debug for Sender<Q> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sender").finish_non_exhaustive()
     }
 }
 
-/// The half of a streaming call by which responses are received: a stream of messages `R`, or of
-/// [`Bytes`].
+/// The half of a streaming call by which responses are received: a stream of messages `R`.
 ///
 /// Messages come in the order in which they were sent, none is lost, and what was received before
 /// the stream failed comes before the error. After an error that ends the stream, and after its
@@ -291,16 +271,16 @@ impl<Q: ?Sized> fmt::Debug for Sender<Q> {
 #[must_use = "messages wait in memory until they are taken"]
 pub struct Receiver<R> {
     messages: Messages<Calls>,
-    decode: Decode<R>,
+    responses: PhantomData<fn() -> R>,
     half: Half,
     own_clock: OwnClock,
 }
 
 impl<R> Receiver<R> {
-    fn new(half: Half, decode: Decode<R>) -> Self {
+    fn new(half: Half) -> Self {
         Self {
             messages: half.guard.messages(),
-            decode,
+            responses: PhantomData,
             own_clock: half.guard.own_clock(),
             half,
         }
@@ -317,11 +297,17 @@ impl<R> Receiver<R> {
     /// # Cancel safety
     ///
     /// Dropping the future loses no message.
-    pub async fn next(&mut self) -> Option<Result<R, Error>> {
+    pub async fn next(&mut self) -> Option<Result<R, Error>>
+    where
+        R: Decode,
+    {
         poll_fn(|cx| self.poll_message(cx)).await
     }
 
-    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<R, Error>>> {
+    fn poll_message(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<R, Error>>>
+    where
+        R: Decode,
+    {
         self.own_clock.poll(cx, self.half.guard.shared());
         let message = match ready!(self.messages.poll_next(cx)) {
             None => Err(None),
@@ -340,7 +326,7 @@ impl<R> Receiver<R> {
             }
         };
         Poll::Ready(match message {
-            Ok(message) => Some((self.decode)(message).map_err(Error::InvalidMessage)),
+            Ok(message) => Some(message.decode().map_err(Error::InvalidMessage)),
             Err(end) => {
                 let failed = end.as_ref().map(Outcome::Failed);
                 self.half.guard.end(failed.unwrap_or(Outcome::Answered));
@@ -350,7 +336,7 @@ impl<R> Receiver<R> {
     }
 }
 
-impl<R> Stream for Receiver<R> {
+impl<R: Decode> Stream for Receiver<R> {
     type Item = Result<R, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -372,22 +358,22 @@ impl<R> fmt::Debug for Receiver<R> {
 /// here.
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Reply<R> {
-    decode: Decode<R>,
+    response: PhantomData<fn() -> R>,
     half: Half,
     own_clock: OwnClock,
 }
 
 impl<R> Reply<R> {
-    fn new(half: Half, decode: Decode<R>) -> Self {
+    fn new(half: Half) -> Self {
         Self {
-            decode,
+            response: PhantomData,
             own_clock: half.guard.own_clock(),
             half,
         }
     }
 }
 
-impl<R> Future for Reply<R> {
+impl<R: Decode> Future for Reply<R> {
     type Output = Result<R, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -395,9 +381,8 @@ impl<R> Future for Reply<R> {
         this.own_clock.poll(cx, this.half.guard.shared());
         let envelope = ready!(this.half.guard.poll_response(cx));
         let payload = envelope.and_then(|envelope| self.half.decode_response(&envelope));
-        let result = payload.and_then(|payload| {
-            (self.decode)(Received::Own(payload)).map_err(Error::InvalidMessage)
-        });
+        let result =
+            payload.and_then(|payload| R::decode_owned(payload).map_err(Error::InvalidMessage));
         self.half.guard.end(outcome(&result));
         Poll::Ready(result)
     }

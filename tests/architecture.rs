@@ -28,7 +28,6 @@ const STOREYS: &[&str] = &[
     "config",
     "transport",
     "connection",
-    "codec",
     "call",
     "streaming",
     "close",

@@ -174,7 +174,7 @@ async fn what_is_too_large_to_send_is_refused_here_and_the_connection_is_untouch
 
     let size = MAX_PAYLOAD.to_string();
     let error = client
-        .call_bytes("demo.Echo", "Large", size.as_bytes())
+        .call::<_, Raw>("demo.Echo", "Large", &Raw(size.as_bytes()))
         .await
         .unwrap_err();
     let status = error.status().expect("the server says so");

@@ -16,7 +16,7 @@ use support::*;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Server, Status};
+use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Raw, Server, Status};
 
 #[tokio::test(start_paused = true)]
 async fn a_call_returns_what_the_handler_answers() {
@@ -185,8 +185,8 @@ async fn a_status_arrives_with_its_code_message_and_details() {
 async fn bytes_go_through_as_they_are() {
     let (client, _) = echo_pair(Keepalive::on_demand());
     for payload in [&b""[..], b"\xff\x00\xff", &[7; 100_000]] {
-        let call = client.call_bytes("demo.Echo", "Bytes", payload);
-        assert_eq!(call.await.unwrap(), payload);
+        let call = client.call::<_, Raw>("demo.Echo", "Bytes", &Raw(payload));
+        assert_eq!(*call.await.unwrap(), payload);
     }
 }
 

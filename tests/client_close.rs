@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, Support};
 use ttrpc_keepalive::wire::MessageType;
 use ttrpc_keepalive::{
-    Client, ConnectionError, Context, Reply, RequestProgress, Requests, Sender, Server,
+    Client, ConnectionError, Context, Raw, Reply, RequestProgress, Requests, Sender, Server,
 };
 
 /// `Put` counts what comes, and once more when nothing follows.
@@ -285,9 +285,9 @@ fn closing_ends_in_time_although_no_driver_runs() {
         client.unwrap()
     });
     let ended = here.block_on(async {
-        let call = client.client_stream_bytes("demo.Log", "Put");
+        let call = client.client_stream::<Raw, Raw>("demo.Log", "Put");
         let (mut sender, _reply) = call.await.unwrap();
-        sender.send(b"line").await.unwrap();
+        sender.send(&raw("line")).await.unwrap();
         drop(sender);
         timeout(secs(5), client.close().timeout(ms(100))).await
     });

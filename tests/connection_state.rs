@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use bytes::Bytes;
 use support::*;
 use tokio::sync::mpsc;
-use ttrpc_keepalive::{Client, Context, Requests, Responses, Server};
+use ttrpc_keepalive::{Client, Context, Raw, Requests, Responses, Server};
 
 /// Counts the calls of its connection, and tells when it goes.
 struct Own {
@@ -45,38 +45,39 @@ fn counting() -> Server {
         None => "nobody".to_owned(),
     };
     Server::builder()
-        .unary_bytes("demo.Own", "Count", move |context: Context, _| async move {
+        .unary("demo.Own", "Count", move |context: Context, _: Raw| async move {
             assert!(
                 context.connection_state::<String>().is_none(),
                 "another type"
             );
-            Ok(Bytes::from(count(&context)))
+            Ok(Raw(count(&context)))
         })
-        .bidi_stream_bytes(
+        .bidi_stream(
             "demo.Own",
             "CountStream",
             move |context: Context,
-                  mut requests: Requests<Bytes>,
-                  mut responses: Responses<[u8]>| {
+                  mut requests: Requests<Raw>,
+                  mut responses: Responses<Raw>| {
                 async move {
                     while requests.next().await.is_some() {
-                        responses.send(count(&context).as_bytes()).await?;
+                        responses.send(&raw(count(&context))).await?;
                     }
                     Ok(())
                 }
             },
         )
-        .unary_bytes("demo.Own", "Sleep", move |context: Context, _| async move {
+        .unary("demo.Own", "Sleep", move |context: Context, _: Raw| async move {
             tokio::time::sleep(secs(5)).await;
             count(&context);
-            Ok(Bytes::new())
+            Ok(Raw(""))
         })
         .build()
         .unwrap()
 }
 
 async fn count(client: &Client) -> Bytes {
-    client.call_bytes("demo.Own", "Count", b"").await.unwrap()
+    let call = client.call::<_, Raw>("demo.Own", "Count", &Raw(""));
+    call.await.unwrap().0
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,10 +96,10 @@ async fn handlers_of_one_server_see_the_state_of_their_own_connection() {
             assert_eq!(count(client).await, format!("{name}: {times}"));
         }
     }
-    let stream = clients[0].bidi_stream_bytes("demo.Own", "CountStream");
+    let stream = clients[0].bidi_stream::<Raw, Raw>("demo.Own", "CountStream");
     let (mut sender, mut receiver) = stream.await.unwrap();
-    sender.send(b"").await.unwrap();
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "1: 4");
+    sender.send(&raw("")).await.unwrap();
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "1: 4");
     assert!(went.try_recv().is_err());
     clients.pop();
     assert_eq!(went.recv().await, Some(2), "it goes with its connection");
@@ -118,7 +119,7 @@ async fn it_lives_as_long_as_a_handler_that_runs_on() {
     let client = Client::builder().attach(here).unwrap();
     let call = {
         let client = client.clone();
-        tokio::spawn(async move { client.call_bytes("demo.Own", "Sleep", b"").await })
+        tokio::spawn(async move { client.call::<_, Raw>("demo.Own", "Sleep", &Raw("")).await })
     };
     tokio::time::sleep(secs(1)).await;
     client.abort();

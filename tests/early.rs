@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::runtime::{Builder, Runtime};
@@ -20,7 +19,7 @@ use tokio::sync::mpsc;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{
     AtEnd, Client, Code, Context, Dispatch, DriverThread, MethodOptions, OnDeadline, OnDisconnect,
-    Outcome, Requests, Responses, Server, ServerBuilder, Service, SoftReply, Status,
+    Outcome, Raw, Requests, Responses, Server, ServerBuilder, Service, SoftReply, Status,
 };
 
 /// `Block` keeps its thread for three seconds, `Await` awaits first.
@@ -115,10 +114,10 @@ async fn a_timeout_and_a_cancelled_call_are_answered_in_time_too() {
     let timeout = MethodOptions::new().timeout(ms(200));
     let server = blocking(timeout.clone())
         .driver_thread(DriverThread::Dedicated)
-        .bidi_stream_bytes(
+        .bidi_stream(
             "demo.Echo",
             "Stream",
-            |_: Context, _: Requests<Bytes>, _: Responses<[u8]>| async {
+            |_: Context, _: Requests<Raw>, _: Responses<Raw>| async {
                 std::thread::sleep(secs(3));
                 Ok(())
             },
@@ -135,7 +134,7 @@ async fn a_timeout_and_a_cancelled_call_are_answered_in_time_too() {
 
     let (runtime, client) = served_by(1, server);
     let begun = Instant::now();
-    let stream = client.bidi_stream_bytes("demo.Echo", "Stream");
+    let stream = client.bidi_stream::<Raw, Raw>("demo.Echo", "Stream");
     let (_sender, mut receiver) = stream.await.unwrap();
     let end = receiver.next().await.unwrap().unwrap_err();
     let code = end.status().map(Status::code);
@@ -207,17 +206,17 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
             },
         )
         .method("demo.Echo", "Ask", soft())
-        .client_stream_bytes(
+        .client_stream(
             "demo.Stream",
             "Ask",
-            move |context: Context, requests: Requests<Bytes>| {
+            move |context: Context, requests: Requests<Raw>| {
                 let told = kept.clone();
                 async move {
                     told.send(context.is_answered()).unwrap();
                     tokio::time::sleep(secs(1)).await;
                     told.send(context.is_answered()).unwrap();
                     drop(requests);
-                    Ok(Bytes::new())
+                    Ok(Raw(""))
                 }
             },
         )
@@ -239,12 +238,12 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
     }
     // A stream may be ended over its handler's head.
     let (mut sender, _reply) = client
-        .client_stream_bytes("demo.Stream", "Ask")
+        .client_stream::<Raw, Raw>("demo.Stream", "Ask")
         .await
         .unwrap();
     assert_eq!(seen.recv().await, Some(false));
     for _ in 0..3 {
-        sender.send(&[7; 90]).await.unwrap();
+        sender.send(&raw([7; 90])).await.unwrap();
     }
     assert_eq!(seen.recv().await, Some(true));
 }
@@ -362,21 +361,21 @@ async fn handlers_end_with_their_connection_if_asked_for() {
             let server = Server::builder()
                 .dispatch(dispatch)
                 .driver_thread(thread)
-                .unary_bytes("demo.Work", "Unary", move |_, _| {
+                .unary("demo.Work", "Unary", move |_, _: Raw| {
                     let work = work(&unary);
                     async {
                         work.await;
-                        Ok(Bytes::new())
+                        Ok(Raw(""))
                     }
                 })
-                .client_stream_bytes("demo.Work", "Upload", move |_, _: Requests<Bytes>| {
+                .client_stream("demo.Work", "Upload", move |_, _: Requests<Raw>| {
                     let work = work(&upload);
                     async {
                         work.await;
-                        Ok(Bytes::new())
+                        Ok(Raw(""))
                     }
                 })
-                .server_stream_bytes("demo.Work", "Down", move |_, _, _: Responses<[u8]>| {
+                .server_stream("demo.Work", "Down", move |_, _: Raw, _: Responses<Raw>| {
                     let work = work(&download);
                     async {
                         work.await;
@@ -390,14 +389,16 @@ async fn handlers_end_with_their_connection_if_asked_for() {
             let (client, _) = pair(server.clone(), Client::builder(), 4096);
             let unary = {
                 let client = client.clone();
-                tokio::spawn(async move { client.call_bytes("demo.Work", "Unary", b"").await })
+                tokio::spawn(
+                    async move { client.call::<_, Raw>("demo.Work", "Unary", &Raw("")).await },
+                )
             };
             let (_sender, _reply) = client
-                .client_stream_bytes("demo.Work", "Upload")
+                .client_stream::<Raw, Raw>("demo.Work", "Upload")
                 .await
                 .unwrap();
             let _down = client
-                .server_stream_bytes("demo.Work", "Down", b"")
+                .server_stream::<_, Raw>("demo.Work", "Down", &Raw(""))
                 .await
                 .unwrap();
             tokio::time::sleep(secs(1)).await;
@@ -412,7 +413,7 @@ async fn handlers_end_with_their_connection_if_asked_for() {
             assert_eq!(seen.ended.load(Relaxed), ended, "{options:?}");
             // Their places are free again.
             let (client, _) = pair(server, Client::builder(), 4096);
-            let call = client.call_bytes("demo.Work", "Unary", b"");
+            let call = client.call::<_, Raw>("demo.Work", "Unary", &Raw(""));
             assert!(call.timeout(secs(6)).await.is_ok());
         }
     }

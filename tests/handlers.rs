@@ -10,13 +10,12 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Duration, Instant, sleep};
 use ttrpc_keepalive::wire::Flags;
 use ttrpc_keepalive::{
-    Client, Code, ConfigError, Context, LateOutcome, MethodOptions, OnDeadline, Requests,
+    Client, Code, ConfigError, Context, LateOutcome, MethodOptions, OnDeadline, Raw, Requests,
     Responses, Server, ServerBuilder, Service, SoftReply, Status,
 };
 
@@ -87,8 +86,8 @@ async fn the_methods_of_a_service_share_its_state() {
     }
     let service = Service::new(SERVICE, Arc::new(Notes(std::sync::Mutex::default())))
         .unary("Unary", Notes::note)
-        .unary_bytes("UnaryBytes", |notes, _, _| async move {
-            Ok(notes.add("bytes")?.value.into())
+        .unary("UnaryBytes", |notes, _, _: Raw| async move {
+            Ok(Raw(notes.add("bytes")?.value))
         })
         .server_stream(
             "Count",
@@ -109,23 +108,28 @@ async fn the_methods_of_a_service_share_its_state() {
                 out.send(&notes.add(&request.value)?).await
             },
         )
-        .server_stream_bytes(
-            "DownBytes",
-            |_, _, q, mut out| async move { out.send(&q).await },
-        )
-        .client_stream_bytes("UpBytes", |_, _, mut requests| async move {
+        .server_stream("DownBytes", |_, _, q: Raw, mut out| async move {
+            out.send(&q).await
+        })
+        .client_stream("UpBytes", |_, _, mut requests: Requests<Raw>| async move {
             requests.next().await.unwrap()
         })
-        .bidi_stream_bytes("BothBytes", |_, _, mut requests, mut out| async move {
-            out.send(&requests.next().await.unwrap()?).await
-        });
+        .bidi_stream(
+            "BothBytes",
+            |_, _, mut requests: Requests<Raw>, mut out| async move {
+                out.send(&requests.next().await.unwrap()?).await
+            },
+        );
     let server = Server::builder().service(service).build().unwrap();
     let client = pair(server, Client::builder(), 4096).0;
     let one = text("unary");
     let reply: StringValue = client.call(SERVICE, "Unary", &one).await.unwrap();
     assert_eq!(reply.value, "unary");
-    let reply = client.call_bytes(SERVICE, "UnaryBytes", b"").await.unwrap();
-    assert_eq!(reply, "unary bytes");
+    let reply = client
+        .call::<_, Raw>(SERVICE, "UnaryBytes", &Raw(""))
+        .await
+        .unwrap();
+    assert_eq!(*reply, "unary bytes");
     let call = client.server_stream::<_, StringValue>(SERVICE, "Count", &one);
     let reply = call.await.unwrap().next().await.unwrap().unwrap();
     assert_eq!(reply.value, "unary bytes down");
@@ -138,18 +142,18 @@ async fn the_methods_of_a_service_share_its_state() {
     sender.send(&text("both")).await.unwrap();
     let reply = receiver.next().await.unwrap().unwrap();
     assert_eq!(reply.value, "unary bytes down up both");
-    let call = client.server_stream_bytes(SERVICE, "DownBytes", b"down");
-    assert_eq!(call.await.unwrap().next().await.unwrap().unwrap(), "down");
+    let call = client.server_stream::<_, Raw>(SERVICE, "DownBytes", &Raw("down"));
+    assert_eq!(*call.await.unwrap().next().await.unwrap().unwrap(), "down");
     let (mut sender, reply) = client
-        .client_stream_bytes(SERVICE, "UpBytes")
+        .client_stream::<Raw, Raw>(SERVICE, "UpBytes")
         .await
         .unwrap();
-    sender.send(b"up").await.unwrap();
-    assert_eq!(reply.await.unwrap(), "up");
-    let call = client.bidi_stream_bytes(SERVICE, "BothBytes");
+    sender.send(&raw("up")).await.unwrap();
+    assert_eq!(*reply.await.unwrap(), "up");
+    let call = client.bidi_stream::<Raw, Raw>(SERVICE, "BothBytes");
     let (mut sender, mut receiver) = call.await.unwrap();
-    sender.send(b"both").await.unwrap();
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "both");
+    sender.send(&raw("both")).await.unwrap();
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "both");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,10 +247,10 @@ async fn a_handler_sees_the_earlier_of_its_callers_deadline_and_its_own() {
 async fn streams_are_cut_at_their_deadlines_too() {
     let options = MethodOptions::new().timeout(secs(5));
     let server = streams()
-        .bidi_stream_bytes(
+        .bidi_stream(
             SERVICE,
             "Wait",
-            |_: Context, mut requests: Requests<Bytes>, _: Responses<[u8]>| async move {
+            |_: Context, mut requests: Requests<Raw>, _: Responses<Raw>| async move {
                 assert!(requests.next().await.is_none(), "nothing is sent");
                 Ok(())
             },
@@ -331,16 +335,16 @@ async fn a_soft_reply_is_a_message_bytes_a_status_or_made_of_the_request() {
     let refused = |q: StringValue| Err::<StringValue, _>(Status::new(Code::ABORTED, q.value));
     for (reply, expected) in [
         (SoftReply::message(&text("later")), Ok("later")),
-        (SoftReply::bytes(&b"\x0a\x03raw"[..]), Ok("raw")),
+        (SoftReply::message(&Raw(b"\x0a\x03raw")), Ok("raw")),
         (SoftReply::from_request(made), Ok("3000 to do")),
         (SoftReply::from_request(refused), Err(Code::ABORTED)),
-        (SoftReply::from_bytes(|q| Ok(q.slice(..))), Ok("3000")),
+        (SoftReply::from_request(|q: Raw| Ok(q)), Ok("3000")),
         (
             SoftReply::status(Status::new(Code::OK, "")),
             Err(Code::INTERNAL),
         ),
         (
-            SoftReply::bytes(vec![0; 5 << 20]),
+            SoftReply::message(&Raw(vec![0; 5 << 20])),
             Err(Code::RESOURCE_EXHAUSTED),
         ),
     ] {
@@ -391,24 +395,24 @@ async fn a_handler_that_runs_on_behind_its_answer_counts_until_its_end() {
 // Tokio lets a task do so much at a turn, and then nothing in it is ready: no timer either.
 #[tokio::test]
 async fn a_handler_that_never_pauses_is_answered_for_and_stopped_in_time() {
-    let busy = |_: Context, _: Bytes| async {
+    let busy = |_: Context, _: Raw| async {
         let began = std::time::Instant::now();
         while began.elapsed() < secs(5) {
             tokio::task::consume_budget().await;
         }
-        Ok(Bytes::new())
+        Ok(Raw(""))
     };
-    let (soft, timeout) = (in_time(SoftReply::bytes("soon")), ms(300));
+    let (soft, timeout) = (in_time(SoftReply::message(&Raw("soon"))), ms(300));
     let server = echo()
-        .unary_bytes("demo.Echo", "Soft", busy)
+        .unary("demo.Echo", "Soft", busy)
         .method("demo.Echo", "Soft", soft.timeout(secs(1)))
-        .unary_bytes("demo.Echo", "Cut", busy)
+        .unary("demo.Echo", "Cut", busy)
         .method("demo.Echo", "Cut", MethodOptions::new().timeout(timeout));
     let client = pair(server.build().unwrap(), Client::builder(), 4096).0;
     let began = Instant::now();
-    let soon = client.call_bytes("demo.Echo", "Soft", b"").await;
-    assert_eq!(soon.unwrap(), "soon");
-    let cut = client.call_bytes("demo.Echo", "Cut", b"").await;
+    let soon = client.call::<_, Raw>("demo.Echo", "Soft", &Raw("")).await;
+    assert_eq!(*soon.unwrap(), "soon");
+    let cut = client.call::<_, Raw>("demo.Echo", "Cut", &Raw("")).await;
     let status = cut.unwrap_err().status().map(Status::code);
     assert_eq!(status, Some(Code::DEADLINE_EXCEEDED));
     assert!(began.elapsed() < secs(4), "before they have ended");
@@ -417,7 +421,8 @@ async fn a_handler_that_never_pauses_is_answered_for_and_stopped_in_time() {
 #[tokio::test(start_paused = true)]
 async fn what_is_set_for_a_method_goes_before_what_is_set_for_every_one() {
     let soft = MethodOptions::new().soft_deadline(ms(500), SoftReply::message(&text("every")));
-    let (server, _) = slow(MethodOptions::new().soft_deadline(ms(150), SoftReply::bytes("")));
+    let (server, _) =
+        slow(MethodOptions::new().soft_deadline(ms(150), SoftReply::message(&Raw(""))));
     let server = server
         .every_method(soft.timeout(secs(5)))
         .method(
@@ -425,9 +430,9 @@ async fn what_is_set_for_a_method_goes_before_what_is_set_for_every_one() {
             "Slow",
             in_time(SoftReply::message(&text("slow"))),
         )
-        .client_stream_bytes(SERVICE, "Up", |_: Context, _: Requests<Bytes>| async move {
+        .client_stream(SERVICE, "Up", |_: Context, _: Requests<Raw>| async move {
             sleep(secs(60)).await;
-            Ok(Bytes::new())
+            Ok(Raw(""))
         });
     let client = pair(server.build().unwrap(), Client::builder(), 4096).0;
     for (method, reply, at) in [("Slow", "slow", 1850), ("Sleep", "every", 1500)] {
@@ -439,7 +444,10 @@ async fn what_is_set_for_a_method_goes_before_what_is_set_for_every_one() {
     }
     // Streams have the rest of it.
     let start = Instant::now();
-    let (_sender, reply) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    let (_sender, reply) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
     let error = reply.await.unwrap_err();
     assert!(error.is_deadline(), "{error}");
     assert_passed(start, secs(5));
@@ -447,7 +455,7 @@ async fn what_is_set_for_a_method_goes_before_what_is_set_for_every_one() {
 
 #[test]
 fn options_for_a_method_that_cannot_have_them_are_refused() {
-    let soft = || in_time(SoftReply::bytes(""));
+    let soft = || in_time(SoftReply::message(&Raw("")));
     let none = MethodOptions::new;
     for (service, method, options, named) in [
         ("demo.Echo", "Sya", none(), "demo.Echo/Sya"),

@@ -12,14 +12,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::{AsyncReadExt, BufWriter, DuplexStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::{
-    ByteStream, Client, Code, ConnectionError, Context, Listener, Server, Status,
+    ByteStream, Client, Code, ConnectionError, Context, Listener, Raw, Server, Status,
 };
 
 /// One handler at a time, which counts itself and waits until it is let go.
@@ -188,19 +187,21 @@ async fn a_handler_that_fails_with_the_status_ok_has_failed() {
 #[tokio::test]
 async fn a_handler_holds_no_more_of_its_request_than_the_payload() {
     let server = Server::builder()
-        .unary_bytes(
+        .unary(
             "demo.Echo",
             "Alone",
-            |call: Context, payload: Bytes| async move {
+            |call: Context, payload: Raw| async move {
                 assert_eq!((call.service(), call.method()), ("demo.Echo", "Alone"));
                 assert!(payload.is_unique(), "nobody else holds the frame");
-                Ok(payload.slice(..1))
+                Ok(Raw(payload.slice(..1)))
             },
         )
         .build()
         .unwrap();
     let (client, _) = pair(server, Client::builder(), 64 << 10);
     let request = vec![7; 1 << 20];
-    let reply = client.call_bytes("demo.Echo", "Alone", &request).await;
+    let reply = client
+        .call::<_, Raw>("demo.Echo", "Alone", &Raw(&request))
+        .await;
     assert_eq!(reply.unwrap()[..], [7]);
 }

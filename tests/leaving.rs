@@ -11,7 +11,6 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use bytes::Bytes;
 use support::*;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
@@ -26,22 +25,30 @@ fn counted() -> (ServerBuilder, Arc<AtomicUsize>) {
     let begun = Arc::<AtomicUsize>::default();
     let [unary, upload, download, both] = [(); 4].map(|()| Arc::clone(&begun));
     let server = Server::builder()
-        .unary_bytes("demo.Count", "Unary", move |_: Context, q| {
+        .unary("demo.Count", "Unary", move |_: Context, q: Raw| {
             unary.fetch_add(1, Relaxed);
             async { Ok(q) }
         })
-        .client_stream_bytes("demo.Count", "Upload", move |_, _: Requests<Bytes>| {
+        .client_stream("demo.Count", "Upload", move |_, _: Requests<Raw>| {
             upload.fetch_add(1, Relaxed);
-            async { Ok(Bytes::new()) }
+            async { Ok(Raw("")) }
         })
-        .server_stream_bytes("demo.Count", "Download", move |_, _, _: Responses<[u8]>| {
-            download.fetch_add(1, Relaxed);
-            async { Ok(()) }
-        })
-        .bidi_stream_bytes("demo.Count", "Both", move |_, _, _: Responses<[u8]>| {
-            both.fetch_add(1, Relaxed);
-            async { Ok(()) }
-        });
+        .server_stream(
+            "demo.Count",
+            "Download",
+            move |_, _: Raw, _: Responses<Raw>| {
+                download.fetch_add(1, Relaxed);
+                async { Ok(()) }
+            },
+        )
+        .bidi_stream(
+            "demo.Count",
+            "Both",
+            move |_, _: Requests<Raw>, _: Responses<Raw>| {
+                both.fetch_add(1, Relaxed);
+                async { Ok(()) }
+            },
+        );
     (server, begun)
 }
 
@@ -192,7 +199,7 @@ async fn what_waits_for_a_handler_to_end_does_not_begin_when_its_client_has_left
     let (inside, counts) = (Arc::clone(&gate), Arc::clone(&begun));
     let server = Server::builder()
         .handler_limit(2)
-        .unary_bytes("demo.Count", "Unary", move |_: Context, q| {
+        .unary("demo.Count", "Unary", move |_: Context, q: Raw| {
             counts.fetch_add(1, Relaxed);
             let gate = Arc::clone(&inside);
             async move {
@@ -218,7 +225,7 @@ async fn nor_does_a_handler_that_had_no_thread_until_its_client_had_left() {
     let (server, begun) = counted();
     let server = server
         .driver_thread(DriverThread::Dedicated)
-        .unary_bytes("demo.Count", "Block", |_: Context, q| async {
+        .unary("demo.Count", "Block", |_: Context, q: Raw| async {
             std::thread::sleep(ms(500));
             Ok(q)
         })
@@ -256,16 +263,16 @@ async fn nor_does_a_handler_that_had_no_thread_until_its_client_had_left() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_of_a_stream_is_told_that_its_client_has_left() {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let server = Server::builder().bidi_stream_bytes(
+    let server = Server::builder().bidi_stream(
         "demo.Count",
         "Both",
-        move |_: Context, mut requests: Requests<Bytes>, mut responses: Responses<[u8]>| {
+        move |_: Context, mut requests: Requests<Raw>, mut responses: Responses<Raw>| {
             let sender = sender.clone();
             async move {
                 let failed = requests.next().await.unwrap().unwrap_err();
                 sender.send(failed).unwrap();
                 sender
-                    .send(responses.send(b"x").await.unwrap_err())
+                    .send(responses.send(&raw("x")).await.unwrap_err())
                     .unwrap();
                 Ok(())
             }

@@ -11,7 +11,6 @@ mod support;
 use std::fs::File;
 use std::process::Command;
 
-use bytes::Bytes;
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::{Uid, setuid};
@@ -19,8 +18,8 @@ use support::*;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use ttrpc_keepalive::wire::{Flags, Header, MAX_PAYLOAD, MessageType};
 use ttrpc_keepalive::{
-    Client, ConnectError, ConnectionError, Context, DriverThread, IntoTransport, Listener, Server,
-    Status,
+    Client, ConnectError, ConnectionError, Context, DriverThread, IntoTransport, Listener, Raw,
+    Server, Status,
 };
 
 const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
@@ -166,7 +165,7 @@ async fn memory_follows_what_has_come_and_not_what_is_announced() {
     }
     limit(Resource::RLIMIT_AS, 1 << 30);
     let server = Server::builder()
-        .unary_bytes("demo.Echo", "Say", |_: Context, q: Bytes| async move {
+        .unary("demo.Echo", "Say", |_: Context, q: Raw| async move {
             Ok::<_, Status>(q)
         })
         .build()
@@ -189,7 +188,9 @@ async fn memory_follows_what_has_come_and_not_what_is_announced() {
     let (here, there) = tokio::io::duplex(64 << 10);
     tokio::spawn(async move { server.serve_connection(there).await });
     let client = Client::builder().attach(here).unwrap();
-    let answer = client.call_bytes("demo.Echo", "Say", &[7; 3 << 20]).await;
+    let answer = client
+        .call::<_, Raw>("demo.Echo", "Say", &Raw(&[7; 3 << 20]))
+        .await;
     assert_eq!(answer.unwrap().len(), 3 << 20);
 }
 

@@ -18,7 +18,7 @@ use support::*;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Error, IntoTransport, RequestProgress, Verdict};
+use ttrpc_keepalive::{Client, Error, IntoTransport, Raw, RequestProgress, Verdict};
 
 const LIMIT: std::time::Duration = ms(100);
 
@@ -63,22 +63,22 @@ async fn probe(client: Client) -> Error {
 }
 
 async fn receives(client: Client) -> Error {
-    let call = client.server_stream_bytes(SERVICE, "Down", b"");
+    let call = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
     let mut receiver = call.timeout(LIMIT).await.unwrap();
     receiver.next().await.unwrap().unwrap_err()
 }
 
 async fn waits_for_a_reply(client: Client) -> Error {
-    let call = client.client_stream_bytes(SERVICE, "Up");
+    let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
     let (_sender, reply) = call.timeout(LIMIT).await.unwrap();
     reply.await.unwrap_err()
 }
 
 async fn sends(client: Client) -> Error {
-    let call = client.client_stream_bytes(SERVICE, "Up");
+    let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
     let (mut sender, reply) = call.timeout(LIMIT).await.unwrap();
     // The first one may find room.
-    while sender.send(b"message").await.is_ok() {}
+    while sender.send(&raw("message")).await.is_ok() {}
     reply.await.unwrap_err()
 }
 

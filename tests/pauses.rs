@@ -9,7 +9,6 @@ mod support;
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::{BoolValue, BytesValue};
 use support::*;
 use tokio::time::{Duration, sleep};
@@ -18,14 +17,10 @@ use ttrpc_keepalive::{Code, Context, MethodOptions, Server, ServerBuilder, Servi
 
 /// `Ask` tells in milliseconds how long its request may have waited.
 fn asking() -> ServerBuilder {
-    Server::builder().unary_bytes(
-        "demo.Echo",
-        "Ask",
-        |context: Context, _: Bytes| async move {
-            let waited = context.may_have_waited().as_millis();
-            Ok(Bytes::from(waited.to_string()))
-        },
-    )
+    Server::builder().unary("demo.Echo", "Ask", |context: Context, _: Raw| async move {
+        let waited = context.may_have_waited().as_millis();
+        Ok(Raw(waited.to_string()))
+    })
 }
 
 fn ask(id: u32) -> Vec<u8> {

@@ -21,7 +21,7 @@ use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::{MessageType, Request};
 use ttrpc_keepalive::{
     Client, Code, ConnectionError, Context, DeadReason, DriverThread, Error, Listener,
-    MethodOptions, Server, State, Status, Support, Verdict,
+    MethodOptions, Raw, Server, State, Status, Support, Verdict,
 };
 
 const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
@@ -164,19 +164,19 @@ fn child_asked_server() {
             } else {
                 DriverThread::Shared
             })
-            .unary_bytes("demo.Asked", "Ask", |context: Context, _| async move {
+            .unary("demo.Asked", "Ask", |context: Context, _: Raw| async move {
                 let waited = context.may_have_waited().as_millis();
-                Ok(waited.to_string().into())
+                Ok(Raw(waited.to_string()))
             })
-            .unary_bytes("demo.Asked", "Refuse", |_: Context, q| async { Ok(q) })
+            .unary("demo.Asked", "Refuse", |_: Context, q: Raw| async { Ok(q) })
             .method(
                 "demo.Asked",
                 "Refuse",
                 MethodOptions::new().refuse_waited(secs(1)),
             )
-            .unary_bytes("demo.Asked", "Count", move |_: Context, _| {
+            .unary("demo.Asked", "Count", move |_: Context, _: Raw| {
                 let count = counted.fetch_add(1, Ordering::Relaxed) + 1;
-                async move { Ok(count.to_string().into()) }
+                async move { Ok(Raw(count.to_string())) }
             })
             .build()
             .unwrap();
@@ -188,7 +188,7 @@ fn child_asked_server() {
 
 /// Calls a method of it, and yields what it tells.
 async fn asked(client: &Client, method: &str) -> Result<u64, Error> {
-    let call = client.call_bytes("demo.Asked", method, b"");
+    let call = client.call::<_, Raw>("demo.Asked", method, &Raw(""));
     let reply = call.timeout(secs(20)).await?;
     let reply = std::str::from_utf8(&reply).unwrap();
     Ok(reply.parse().unwrap_or(0))

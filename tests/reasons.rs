@@ -102,11 +102,11 @@ async fn each_error_says_its_reason_in_one_line() {
 #[tokio::test]
 async fn the_peers_own_deadline_says_what_the_peer_said() {
     let late = "it took\ntoo long";
-    let server = echo().unary_bytes("demo.Echo", "Late", move |_, _| async move {
-        Err(Status::new(Code::DEADLINE_EXCEEDED, late))
+    let server = echo().unary("demo.Echo", "Late", move |_, _: Raw| async move {
+        Err::<Raw, _>(Status::new(Code::DEADLINE_EXCEEDED, late))
     });
     let client = client_of(server);
-    let error = client.call_bytes("demo.Echo", "Late", b"").await;
+    let error = client.call::<_, Raw>("demo.Echo", "Late", &Raw("")).await;
     let line = error.unwrap_err().to_string();
     assert!(
         line.ends_with(": DEADLINE_EXCEEDED: it took\\ntoo long"),

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::MessageType;
-use ttrpc_keepalive::{Client, Verdict};
+use ttrpc_keepalive::{Client, Raw, Verdict};
 
 // T42
 #[test]
@@ -292,10 +292,12 @@ async fn a_stream_that_expires_unpolled_while_it_is_opened_keeps_no_place() {
     let (client, mut peer) = attached(client, 64 << 10);
     let mut first = Box::pin(say(&client));
     poll_once(first.as_mut());
-    let opened = client.client_stream_bytes(SERVICE, "Up").timeout(secs(1));
+    let opened = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .timeout(secs(1));
     let mut unpolled = Box::pin(opened);
     poll_once(unpolled.as_mut());
-    let mut behind = client.server_stream_bytes(SERVICE, "Down", b"");
+    let mut behind = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
     poll_once(Pin::new(&mut behind));
     let behind = tokio::spawn(behind);
     assert_eq!(peer.request().await.0, 1);

@@ -10,7 +10,6 @@ mod support;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -19,8 +18,8 @@ use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{
-    Client, Code, ConnectionError, Context, DeadReason, Dispatch, Listener, MethodOptions, Server,
-    Status,
+    Client, Code, ConnectionError, Context, DeadReason, Dispatch, Listener, MethodOptions, Raw,
+    Server, Status,
 };
 
 #[tokio::test(start_paused = true)]
@@ -403,12 +402,12 @@ async fn a_handler_learns_that_its_caller_has_gone_away() {
 async fn requests_that_wait_do_not_begin_while_answers_are_not_taken() {
     let begun = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&begun);
-    let server = echo().handler_limit(2).owed_limit(100_000).unary_bytes(
+    let server = echo().handler_limit(2).owed_limit(100_000).unary(
         "demo.Echo",
         "Counted",
-        move |_: Context, _: Bytes| {
+        move |_: Context, _: Raw| {
             counter.fetch_add(1, Ordering::Relaxed);
-            async { Ok(Bytes::from(vec![7; 100_000])) }
+            async { Ok(Raw(vec![7; 100_000])) }
         },
     );
     let server = server.build().unwrap();

@@ -16,7 +16,7 @@ use tokio::io::DuplexStream;
 use tokio::time::sleep;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, encode_data};
-use ttrpc_keepalive::{Client, Error, Unknown, Verdict};
+use ttrpc_keepalive::{Client, Error, Raw, Unknown, Verdict};
 
 const EARLY: Verdict = Verdict::Unknown(Unknown::TooEarly);
 
@@ -202,7 +202,7 @@ async fn a_call_that_waits_for_bytes_to_be_written_says_so() {
 async fn a_call_that_waits_for_another_in_a_pause_of_this_side_says_that() {
     let builder = Client::builder().keepalive(Keepalive::off());
     let (client, _peer) = attached(builder.call_limit(1), 4096);
-    let mut first = client.call_bytes("demo.Echo", "Say", b"");
+    let mut first = client.call::<_, Raw>("demo.Echo", "Say", &Raw(""));
     poll_once(std::pin::Pin::new(&mut first));
     let mut second = Box::pin(say_within(&client, secs(1)));
     poll_once(second.as_mut());

@@ -9,7 +9,6 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, encode_data};
 use ttrpc_keepalive::{
-    Client, ConnectionError, Context, DeadReason, Peer as Summary, Responses, Server, Verdict,
+    Client, ConnectionError, Context, DeadReason, Peer as Summary, Raw, Responses, Server, Verdict,
 };
 
 fn watch() -> Keepalive {
@@ -104,19 +103,19 @@ async fn a_server_convicts_no_client_that_calls_and_takes_no_answers() {
     let ends = Arc::new(Mutex::new(None));
     let server = Server::builder()
         .keepalive(watch())
-        .server_stream_bytes(
+        .server_stream(
             SERVICE,
             "Flood",
-            |_: Context, _: Bytes, mut out: Responses<[u8]>| async move {
+            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
                 loop {
-                    out.send(&[7; 1024]).await?;
+                    out.send(&raw([7; 1024])).await?;
                 }
             },
         )
-        .unary_bytes(
+        .unary(
             "demo.Echo",
             "Say",
-            |_: Context, q: Bytes| async move { Ok(q) },
+            |_: Context, q: Raw| async move { Ok(q) },
         )
         .build()
         .unwrap();

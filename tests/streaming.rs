@@ -10,13 +10,14 @@ mod support;
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use bytes::Bytes;
 use futures_core::Stream;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::timeout;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Code, Context, Error, Requests, Responses, Server, Status};
+use ttrpc_keepalive::{
+    Client, Code, Context, Decode, Encode, Error, Raw, Requests, Responses, Server, Status,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_server_stream_yields_its_messages_in_order_and_ends() {
@@ -76,24 +77,97 @@ async fn a_message_waits_for_its_answer_and_the_next_one_for_that() {
     assert!(receiver.next().await.is_none());
 }
 
+/// A message that is none of protobuf: a word of lower case.
+#[derive(Debug, PartialEq)]
+struct Word(String);
+
+impl Encode for Word {
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0.as_bytes());
+    }
+}
+
+impl Decode for Word {
+    fn decode(bytes: &[u8]) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        match bytes.iter().all(u8::is_ascii_lowercase) {
+            true => Ok(Self(std::str::from_utf8(bytes)?.to_owned())),
+            false => Err("not in lower case".into()),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_of_another_format_go_through_calls_of_every_kind() {
+    let server = Server::builder()
+        .unary(SERVICE, "Say", |_, word: Word| async { Ok(word) })
+        .unary(SERVICE, "Shout", |_, Word(word)| async move {
+            Ok(Word(word.to_uppercase()))
+        })
+        .server_stream(SERVICE, "Spell", |_, Word(word), mut out| async move {
+            for letter in word.chars() {
+                out.send(&Word(letter.into())).await?;
+            }
+            Ok(())
+        })
+        .client_stream(SERVICE, "Join", |_, mut words: Requests<Word>| async move {
+            let mut all = String::new();
+            while let Some(word) = words.next().await {
+                all.push_str(&word?.0);
+            }
+            Ok(Word(all))
+        });
+    let client = client_of(server);
+    let word = |word: &str| Word(word.to_owned());
+    let said: Word = client.call(SERVICE, "Say", &word("a")).await.unwrap();
+    assert_eq!(said, word("a"));
+    let call = client.call::<_, Word>(SERVICE, "Shout", &word("a"));
+    let error = call.await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap();
+    assert_eq!(source.to_string(), "not in lower case");
+    let call = client.call::<_, Word>(SERVICE, "Say", &word("A"));
+    let status = call.await.unwrap_err();
+    let status = status.status().unwrap();
+    assert_eq!(status.code(), Code::INVALID_ARGUMENT);
+    assert!(status.message().ends_with("not in lower case"), "{status}");
+    let letters = client
+        .server_stream::<_, Word>(SERVICE, "Spell", &word("ab"))
+        .await;
+    let mut letters = letters.unwrap();
+    assert_eq!(letters.next().await.unwrap().unwrap(), word("a"));
+    assert_eq!(letters.next().await.unwrap().unwrap(), word("b"));
+    assert!(letters.next().await.is_none());
+    let (mut words, reply) = client
+        .client_stream::<_, Word>(SERVICE, "Join")
+        .await
+        .unwrap();
+    words.send(&word("a")).await.unwrap();
+    words.send(&word("b")).await.unwrap();
+    words.finish();
+    assert_eq!(reply.await.unwrap(), word("ab"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
     let server = Server::builder()
-        .client_stream_bytes(
+        .client_stream(
             SERVICE,
             "Join",
-            |_, mut requests: Requests<Bytes>| async move {
+            |_, mut requests: Requests<Raw>| async move {
                 let mut all = Vec::new();
                 while let Some(request) = requests.next().await {
                     all.extend_from_slice(&request?);
                 }
-                Ok(all.into())
+                Ok(Raw(all))
             },
         )
-        .bidi_stream_bytes(
+        .bidi_stream(
             SERVICE,
             "Echo",
-            |_, mut requests: Requests<Bytes>, mut out: Responses<[u8]>| async move {
+            |_, mut requests: Requests<Raw>, mut out: Responses<Raw>| async move {
                 while let Some(request) = requests.next().await {
                     out.send(&request?).await?;
                 }
@@ -101,15 +175,21 @@ async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
             },
         );
     let client = client_of(server);
-    let (mut sender, reply) = client.client_stream_bytes(SERVICE, "Join").await.unwrap();
-    sender.send(b"\xff").await.unwrap();
-    sender.send(b"\0").await.unwrap();
+    let (mut sender, reply) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Join")
+        .await
+        .unwrap();
+    sender.send(&raw(b"\xff")).await.unwrap();
+    sender.send(&raw(b"\0")).await.unwrap();
     sender.finish();
-    assert_eq!(reply.await.unwrap(), b"\xff\0".as_slice());
-    let (mut sender, mut receiver) = client.bidi_stream_bytes(SERVICE, "Echo").await.unwrap();
-    sender.send(b"\xff").await.unwrap();
+    assert_eq!(*reply.await.unwrap(), b"\xff\0".as_slice());
+    let (mut sender, mut receiver) = client
+        .bidi_stream::<Raw, Raw>(SERVICE, "Echo")
+        .await
+        .unwrap();
+    sender.send(&raw(b"\xff")).await.unwrap();
     sender.finish();
-    assert_eq!(receiver.next().await.unwrap().unwrap(), b"\xff".as_slice());
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), b"\xff".as_slice());
     assert!(receiver.next().await.is_none());
 }
 
@@ -288,7 +368,9 @@ async fn a_stream_outlives_the_last_handle_and_then_the_connection_closes() {
 #[tokio::test(start_paused = true)]
 async fn dropping_a_receiver_behind_the_last_handle_closes_the_connection() {
     let (client, mut peer) = scripted(Keepalive::off(), 64 << 10);
-    let receiver = client.server_stream_bytes(SERVICE, "Down", b"").await;
+    let receiver = client
+        .server_stream::<_, Raw>(SERVICE, "Down", &Raw(""))
+        .await;
     assert_eq!(peer.request().await.0, 1);
     drop(client);
     peer.silence(secs(1)).await;

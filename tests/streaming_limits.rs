@@ -7,19 +7,18 @@
 
 mod support;
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::timeout;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Code, Context, Error, Requests, Responses, Server};
+use ttrpc_keepalive::{Client, Code, Context, Error, Raw, Requests, Responses, Server};
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_nobody_reads_fails_alone_and_holds_up_nothing() {
     let client = Client::builder().stream_limit(100_000);
     let server = streams().owed_limit(10_000).build().unwrap();
     let client = pair(server, client, 4096).0;
-    let call = client.server_stream_bytes(SERVICE, "Flood", b"");
+    let call = client.server_stream::<_, Raw>(SERVICE, "Flood", &Raw(""));
     let mut unread = call.await.unwrap();
     for _ in 0..100 {
         say_within(&client, secs(1)).await.unwrap();
@@ -45,10 +44,10 @@ async fn a_stream_that_nobody_reads_fails_alone_and_holds_up_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_takes_nothing_costs_its_own_call() {
     let (told, mut seen) = tokio::sync::mpsc::channel(10);
-    let server = streams().stream_limit(10_000).client_stream_bytes(
+    let server = streams().stream_limit(10_000).client_stream(
         SERVICE,
         "Slow",
-        move |_: Context, mut requests: Requests<Bytes>| {
+        move |_: Context, mut requests: Requests<Raw>| {
             let told = told.clone();
             async move {
                 tokio::time::sleep(secs(10)).await;
@@ -60,16 +59,19 @@ async fn a_handler_that_takes_nothing_costs_its_own_call() {
                             told.send((taken, status.clone())).await.unwrap();
                             return Err(status);
                         }
-                        None => return Ok(Bytes::new()),
+                        None => return Ok(Raw("")),
                     }
                 }
             }
         },
     );
     let client = client_of(server);
-    let (mut sender, reply) = client.client_stream_bytes(SERVICE, "Slow").await.unwrap();
+    let (mut sender, reply) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Slow")
+        .await
+        .unwrap();
     let sending = async {
-        while sender.send(&[7; 936]).await.is_ok() {
+        while sender.send(&raw([7; 936])).await.is_ok() {
             tokio::time::sleep(ms(1)).await;
         }
     };
@@ -91,13 +93,19 @@ async fn a_message_that_waits_for_room_learns_that_its_stream_has_ended() {
         .outbox_limit(200);
     let client = client.attach(here).unwrap();
     let mut peer = Peer::new(there);
-    let (mut first, _first) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
-    let (mut second, reply) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    let (mut first, _first) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
+    let (mut second, reply) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
     peer.request().await;
     peer.request().await;
-    first.send(&[1; 300]).await.unwrap();
-    let waiting = tokio::spawn(async move { first.send(&[1; 300]).await });
-    let behind = tokio::spawn(async move { second.send(&[2; 300]).await });
+    first.send(&raw([1; 300])).await.unwrap();
+    let waiting = tokio::spawn(async move { first.send(&raw([1; 300])).await });
+    let behind = tokio::spawn(async move { second.send(&raw([2; 300])).await });
     tokio::time::sleep(secs(1)).await;
     peer.send(ttrpc_keepalive::wire::encode_response(3, &text("early")).unwrap())
         .await;
@@ -119,14 +127,21 @@ async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_ended(
         .keepalive(Keepalive::off())
         .outbox_limit(200);
     let (client, mut peer) = attached(client, 64);
-    let (mut first, reply) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
-    let (mut second, _second) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    let (mut first, reply) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
+    let (mut second, _second) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
     peer.request().await;
     peer.request().await;
-    first.send(&[1; 300]).await.unwrap();
-    let mut unpolled = Box::pin(first.send(&[1; 300]));
+    first.send(&raw([1; 300])).await.unwrap();
+    let message = raw([1; 300]);
+    let mut unpolled = Box::pin(first.send(&message));
     poll_once(unpolled.as_mut());
-    let behind = tokio::spawn(async move { second.send(&[2; 300]).await });
+    let behind = tokio::spawn(async move { second.send(&raw([2; 300])).await });
     tokio::time::sleep(secs(1)).await;
     peer.respond(1).await;
     reply.await.unwrap();
@@ -143,15 +158,21 @@ async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_run_ou
         .keepalive(Keepalive::off())
         .outbox_limit(200);
     let (client, mut peer) = attached(client, 64);
-    let call = client.client_stream_bytes(SERVICE, "Up").timeout(secs(1));
+    let call = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .timeout(secs(1));
     let (mut first, reply) = call.await.unwrap();
-    let (mut second, _second) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    let (mut second, _second) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
     peer.request().await;
     peer.request().await;
-    first.send(&[1; 300]).await.unwrap();
-    let mut unpolled = Box::pin(first.send(&[1; 300]));
+    first.send(&raw([1; 300])).await.unwrap();
+    let message = raw([1; 300]);
+    let mut unpolled = Box::pin(first.send(&message));
     poll_once(unpolled.as_mut());
-    let behind = tokio::spawn(async move { second.send(&[2; 300]).await });
+    let behind = tokio::spawn(async move { second.send(&raw([2; 300])).await });
     tokio::time::sleep(secs(2)).await;
     // What was queued is sent.
     assert_eq!(peer.expect_data().await.0, 1);
@@ -223,14 +244,14 @@ async fn requests_that_nobody_receives_do_not_hold_up_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn responses_that_are_not_taken_wait_in_their_sender_and_requests_are_still_read() {
     let (sent, seen) = tokio::sync::watch::channel(0);
-    let server = echo().owed_limit(10_000).server_stream_bytes(
+    let server = echo().owed_limit(10_000).server_stream(
         SERVICE,
         "Watch",
-        move |_: Context, _: Bytes, mut out: Responses<[u8]>| {
+        move |_: Context, _: Raw, mut out: Responses<Raw>| {
             let sent = sent.clone();
             async move {
                 loop {
-                    out.send(&[7; 1000]).await?;
+                    out.send(&raw([7; 1000])).await?;
                     sent.send_modify(|sent| *sent += 1);
                 }
             }

@@ -39,8 +39,8 @@ enum Kind {
 
 /// One stream, as the rules say it must be.
 struct Stream {
-    sender: Option<Sender<[u8]>>,
-    receiver: Option<Receiver<Bytes>>,
+    sender: Option<Sender<Raw>>,
+    receiver: Option<Receiver<Raw>>,
     kind: Kind,
     /// The server's last frame was seen.
     ended: bool,
@@ -87,11 +87,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 async fn open(client: &Client, kind: Kind) -> Stream {
     let (sender, receiver) = match kind {
         Kind::Down => {
-            let call = client.server_stream_bytes("demo.Stream", "Down", b"");
+            let call = client.server_stream::<_, Raw>("demo.Stream", "Down", &Raw(""));
             (None, call.await.unwrap())
         }
         Kind::Both => {
-            let call = client.bidi_stream_bytes("demo.Stream", "Both");
+            let call = client.bidi_stream::<Raw, Raw>("demo.Stream", "Both");
             let (sender, receiver) = call.await.unwrap();
             (Some(sender), receiver)
         }
@@ -141,7 +141,7 @@ async fn step(
         Step::Send(_, length) => {
             if let Some(sender) = &mut stream.sender {
                 let message = vec![length; length.into()];
-                match sender.send(&message).await {
+                match sender.send(&raw(&message)).await {
                     Ok(()) if !stream.ended => {
                         let message = message.into();
                         wire.push((id, MessageType::DATA, Flags::NONE, message));
@@ -201,7 +201,7 @@ async fn run(steps: Vec<Step>) {
         }
         if let Some(mut receiver) = stream.receiver.take() {
             for expected in stream.expected {
-                assert_eq!(receiver.next().await.unwrap().unwrap(), expected);
+                assert_eq!(*receiver.next().await.unwrap().unwrap(), expected);
             }
             let after = timeout(ms(10), receiver.next()).await;
             match after {

@@ -11,7 +11,7 @@ use std::io::{self, IoSlice};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::DuplexStream;
@@ -46,7 +46,7 @@ async fn data_of_a_stream_tells_whether_the_peer_knows_ping() {
         (false, &of_nobody, Support::Unknown),
     ] {
         let (client, mut peer) = scripted(Keepalive::on_demand(), 1 << 20);
-        let call = client.server_stream_bytes(SERVICE, "Down", b"");
+        let call = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
         let _receiver = call.await.unwrap();
         let ping = peer.frame().await;
         assert_eq!(ping.header.message_type, MessageType::PING);
@@ -96,7 +96,9 @@ async fn a_limit_is_never_sent_as_none_however_little_is_left_of_it() {
             let client = client.clone();
             tokio::spawn(async move { say_within(&client, limit).await })
         };
-        let stream = client.client_stream_bytes(SERVICE, "Up").timeout(limit);
+        let stream = client
+            .client_stream::<Raw, Raw>(SERVICE, "Up")
+            .timeout(limit);
         let stream = stream.await;
         let mut sent = 0;
         while let Ok(frame) = timeout(secs(1), peer.frame()).await {
@@ -117,7 +119,7 @@ async fn a_limit_is_never_sent_as_none_however_little_is_left_of_it() {
 #[tokio::test(start_paused = true)]
 async fn the_stream_of_bytes_stays_open_both_ways_while_a_call_is_in_flight() {
     let (client, mut peer) = scripted(Keepalive::off(), 1 << 20);
-    let call = client.client_stream_bytes(SERVICE, "Up");
+    let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
     let (sender, reply) = call.await.unwrap();
     drop(client);
     sender.finish();
@@ -125,7 +127,7 @@ async fn the_stream_of_bytes_stays_open_both_ways_while_a_call_is_in_flight() {
     assert_eq!(peer.expect_data().await, (1, end(), "".into()));
     peer.silence(secs(3600)).await;
     peer.send(encode_response(1, &Raw(b"done")).unwrap()).await;
-    assert_eq!(reply.await.unwrap(), "done");
+    assert_eq!(*reply.await.unwrap(), "done");
     assert!(peer.next().await.is_none(), "it ends when the call has");
 
     let server = echo().build().unwrap();
@@ -144,7 +146,7 @@ async fn the_stream_of_bytes_stays_open_both_ways_while_a_call_is_in_flight() {
 async fn nothing_larger_than_a_frame_is_sent_and_who_wanted_to_is_told() {
     let (client, mut peer) = scripted(Keepalive::off(), 1 << 20);
     let value = "x".repeat(MAX_PAYLOAD);
-    let call = client.client_stream_bytes(SERVICE, "Up");
+    let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
     let error = call.metadata("key", &value).await.unwrap_err();
     let Error::RequestTooLarge(sizes) = error else {
         panic!("{error}")
@@ -153,21 +155,21 @@ async fn nothing_larger_than_a_frame_is_sent_and_who_wanted_to_is_told() {
     goes_on(&client, &mut peer).await;
 
     let server = echo()
-        .server_stream_bytes(
+        .server_stream(
             SERVICE,
             "Large",
-            |_: Context, _: Bytes, mut out: Responses<[u8]>| async move {
-                let status = out.send(&too_large()).await.unwrap_err();
+            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
+                let status = out.send(&raw(too_large())).await.unwrap_err();
                 assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
                 assert!(status.message().contains("4194305"), "{status}");
                 assert!(status.message().contains("4194304"), "{status}");
-                out.send(b"a").await
+                out.send(&raw("a")).await
             },
         )
-        .server_stream_bytes(
+        .server_stream(
             SERVICE,
             "Fail",
-            |_: Context, _: Bytes, _: Responses<[u8]>| async move {
+            |_: Context, _: Raw, _: Responses<Raw>| async move {
                 Err(Status::new(Code::ABORTED, "x".repeat(5 << 20)))
             },
         );
@@ -212,12 +214,12 @@ async fn flags_without_a_meaning_are_ignored_on_every_type() {
         });
         assert_eq!(reply.unwrap().value, "hello", "{flags}");
     }
-    let call = client.server_stream_bytes(SERVICE, "Down", b"");
+    let call = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
     let mut receiver = call.await.unwrap();
     let (id, _) = peer.request().await;
     peer.data(id, strange | Flags::REMOTE_OPEN, b"a").await;
     peer.data(id, strange | end(), b"").await;
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "a");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "a");
     assert!(receiver.next().await.is_none());
 
     let mut peer = served(streams().build().unwrap());
@@ -271,12 +273,12 @@ async fn an_oversized_frame_costs_its_stream_in_reads_of_any_size() {
         let here = Sips(ByteStream::new(here), size);
         let client = Client::builder().keepalive(Keepalive::off());
         let (client, mut peer) = (client.attach(here).unwrap(), Peer::new(there));
-        let call = client.server_stream_bytes(SERVICE, "Down", b"");
+        let call = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
         let mut receiver = call.await.unwrap();
         peer.request().await;
         peer.data(1, Flags::NONE, b"a").await;
         peer.send(junk(3, 1, Flags::NONE, &too_large())).await;
-        assert_eq!(receiver.next().await.unwrap().unwrap(), "a");
+        assert_eq!(*receiver.next().await.unwrap().unwrap(), "a");
         let error = receiver.next().await.unwrap().unwrap_err();
         assert!(matches!(error, Error::ResponseTooLarge(_)), "{error}");
         goes_on(&client, &mut peer).await;
@@ -290,11 +292,11 @@ async fn every_half_of_a_stream_has_a_name() {
     #[expect(dead_code, reason = "named, and nothing else")]
     struct Held {
         call: Option<StreamCall<(Sender<StringValue>, Receiver<StringValue>)>>,
-        sender: Option<Sender<[u8]>>,
-        receiver: Option<Receiver<Bytes>>,
-        reply: Option<Reply<Bytes>>,
+        sender: Option<Sender<Raw>>,
+        receiver: Option<Receiver<Raw>>,
+        reply: Option<Reply<Raw>>,
         requests: Option<Requests<StringValue>>,
-        responses: Option<Responses<[u8]>>,
+        responses: Option<Responses<Raw>>,
     }
     fn movable<T: Send + 'static>() {}
     movable::<Held>();
@@ -310,9 +312,12 @@ async fn every_half_of_a_stream_has_a_name() {
 #[tokio::test(start_paused = true)]
 async fn that_a_send_has_returned_says_nothing_of_the_peer() {
     let (client, frozen) = scripted(Keepalive::off(), 64);
-    let (mut sender, reply) = client.client_stream_bytes(SERVICE, "Up").await.unwrap();
+    let (mut sender, reply) = client
+        .client_stream::<Raw, Raw>(SERVICE, "Up")
+        .await
+        .unwrap();
     for _ in 0..10 {
-        let sent = timeout(secs(1), sender.send(&[7; 1000])).await;
+        let sent = timeout(secs(1), sender.send(&raw([7; 1000]))).await;
         sent.expect("it is queued").unwrap();
     }
     sender.finish();
@@ -328,16 +333,17 @@ async fn a_send_that_nobody_polls_holds_its_place_until_it_is_dropped() {
     let (client, mut peer) = attached(client, 64);
     let mut halves = Vec::new();
     for _ in 0..3 {
-        let call = client.client_stream_bytes(SERVICE, "Up");
+        let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
         halves.push(call.await.unwrap());
         peer.request().await;
     }
     let mut senders = halves.iter_mut().map(|(sender, _)| sender);
     let (full, first, second) = (senders.next(), senders.next(), senders.next());
-    full.unwrap().send(&[0; 300]).await.unwrap();
-    let mut unpolled = Box::pin(first.unwrap().send(&[1; 300]));
+    full.unwrap().send(&raw([0; 300])).await.unwrap();
+    let messages = [raw([1; 300]), raw([2; 300])];
+    let mut unpolled = Box::pin(first.unwrap().send(&messages[0]));
     poll_once(unpolled.as_mut());
-    let mut behind = Box::pin(second.unwrap().send(&[2; 300]));
+    let mut behind = Box::pin(second.unwrap().send(&messages[1]));
     poll_once(behind.as_mut());
     assert_eq!(peer.expect_data().await.0, 1);
     let still = timeout(secs(60), behind.as_mut()).await;
@@ -354,10 +360,10 @@ async fn a_send_that_nobody_polls_holds_its_place_until_it_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_waited_for_when_the_handler_returns_will_not_come() {
     let (told, mut seen) = tokio::sync::mpsc::channel(1);
-    let server = echo().client_stream_bytes(
+    let server = echo().client_stream(
         SERVICE,
         "Early",
-        move |_: Context, mut requests: Requests<Bytes>| {
+        move |_: Context, mut requests: Requests<Raw>| {
             let told = told.clone();
             async move {
                 tokio::spawn(async move {
@@ -365,7 +371,7 @@ async fn a_request_that_is_waited_for_when_the_handler_returns_will_not_come() {
                     told.send(next.unwrap_err().code()).await.unwrap();
                 });
                 sleep(secs(1)).await;
-                Ok(Bytes::new())
+                Ok(Raw(""))
             }
         },
     );

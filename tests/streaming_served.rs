@@ -28,34 +28,34 @@ fn end() -> Flags {
 fn server() -> Peer<DuplexStream> {
     let server = echo()
         .stream_limit(1000)
-        .client_stream_bytes(
+        .client_stream(
             "demo.Stream",
             "Up",
-            |_: Context, mut requests: Requests<Bytes>| async move {
+            |_: Context, mut requests: Requests<Raw>| async move {
                 let mut all = Vec::new();
                 while let Some(request) = requests.next().await {
-                    all.extend([b"[", &*request?, b"]"].concat());
+                    all.extend([b"[", &request?[..], b"]"].concat());
                 }
-                Ok(all.into())
+                Ok(Raw(all))
             },
         )
-        .server_stream_bytes(
+        .server_stream(
             "demo.Stream",
             "Down",
-            |_: Context, _: Bytes, mut out: Responses<[u8]>| async move {
-                out.send(b"a").await?;
-                out.send(b"").await
+            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
+                out.send(&raw("a")).await?;
+                out.send(&raw("")).await
             },
         )
-        .bidi_stream_bytes(
+        .bidi_stream(
             "demo.Stream",
             "Early",
-            |_: Context, mut requests: Requests<Bytes>, mut out: Responses<[u8]>| async move {
+            |_: Context, mut requests: Requests<Raw>, mut out: Responses<Raw>| async move {
                 let first = requests.next().await.unwrap()?;
                 out.send(&first).await?;
                 tokio::spawn(async move {
                     tokio::time::sleep(secs(1)).await;
-                    let status = out.send(b"late").await.unwrap_err();
+                    let status = out.send(&raw("late")).await.unwrap_err();
                     assert_eq!(status.code(), Code::CANCELLED);
                     let status = requests.next().await.unwrap().unwrap_err();
                     assert_eq!(status.code(), Code::CANCELLED);
@@ -63,12 +63,12 @@ fn server() -> Peer<DuplexStream> {
                 Ok(())
             },
         )
-        .bidi_stream_bytes(
+        .bidi_stream(
             "demo.Stream",
             "Deaf",
-            |_: Context, requests: Requests<Bytes>, mut out: Responses<[u8]>| async move {
+            |_: Context, requests: Requests<Raw>, mut out: Responses<Raw>| async move {
                 tokio::time::sleep(secs(10)).await;
-                let sent = out.send(b"late").await;
+                let sent = out.send(&raw("late")).await;
                 assert_eq!(sent.unwrap_err().code(), Code::CANCELLED);
                 drop(requests);
                 Err(Status::new(Code::ABORTED, "late"))
@@ -227,15 +227,15 @@ async fn oversized_data_ends_its_stream_with_one_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_wait_for_a_handler_that_waits_for_another() {
-    let server = echo().handler_limit(1).client_stream_bytes(
+    let server = echo().handler_limit(1).client_stream(
         "demo.Stream",
         "Count",
-        |_: Context, mut requests: Requests<Bytes>| async move {
+        |_: Context, mut requests: Requests<Raw>| async move {
             let mut count = 0;
             while requests.next().await.is_some() {
                 count += 1;
             }
-            Ok(Bytes::from(count.to_string()))
+            Ok(Raw(count.to_string()))
         },
     );
     let mut peer = served(server.build().unwrap());
@@ -259,12 +259,12 @@ async fn a_stream_that_overflows_while_it_waits_is_answered_once_and_never_handl
             .handler_limit(1)
             .stream_limit(stream_limit)
             .waiting_byte_limit(waiting_limit)
-            .client_stream_bytes(
+            .client_stream(
                 "demo.Stream",
                 "Count",
-                move |_: Context, _: Requests<Bytes>| {
+                move |_: Context, _: Requests<Raw>| {
                     counted.fetch_add(1, Relaxed);
-                    async { Ok(Bytes::new()) }
+                    async { Ok(Raw("")) }
                 },
             )
             .build()
@@ -311,16 +311,16 @@ async fn oversized_data_that_no_call_takes_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_receive_that_waits_in_another_task_ends_with_its_handler() {
     let (told, mut seen) = mpsc::unbounded_channel();
-    let server = echo().client_stream_bytes(
+    let server = echo().client_stream(
         "demo.Stream",
         "Early",
-        move |_: Context, mut requests: Requests<Bytes>| {
+        move |_: Context, mut requests: Requests<Raw>| {
             let told = told.clone();
             tokio::spawn(async move {
                 let next = requests.next().await.unwrap();
                 told.send(next.unwrap_err().code()).unwrap();
             });
-            async { Ok(Bytes::new()) }
+            async { Ok(Raw("")) }
         },
     );
     let mut peer = served(server.build().unwrap());
@@ -332,17 +332,17 @@ async fn a_receive_that_waits_in_another_task_ends_with_its_handler() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_gets_what_was_received_before_the_connections_end() {
     let (told, mut seen) = mpsc::unbounded_channel();
-    let server = echo().client_stream_bytes(
+    let server = echo().client_stream(
         "demo.Stream",
         "Tell",
-        move |_: Context, mut requests: Requests<Bytes>| {
+        move |_: Context, mut requests: Requests<Raw>| {
             let told = told.clone();
             async move {
                 tokio::time::sleep(secs(1)).await;
                 while let Some(request) = requests.next().await {
                     told.send(request.map_err(|status| status.code())).unwrap();
                 }
-                Ok(Bytes::new())
+                Ok(Raw(""))
             }
         },
     );
@@ -352,7 +352,7 @@ async fn a_handler_gets_what_was_received_before_the_connections_end() {
     tokio::time::sleep(ms(1)).await;
     peer.data(1, Flags::NONE, b"b").await;
     drop(peer);
-    assert_eq!(seen.recv().await, Some(Ok("a".into())));
-    assert_eq!(seen.recv().await, Some(Ok("b".into())));
+    assert_eq!(seen.recv().await, Some(Ok(raw("a"))));
+    assert_eq!(seen.recv().await, Some(Ok(raw("b"))));
     assert_eq!(seen.recv().await, Some(Err(Code::UNAVAILABLE)));
 }

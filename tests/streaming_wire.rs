@@ -7,7 +7,6 @@
 
 mod support;
 
-use bytes::Bytes;
 use support::*;
 use tokio::io::DuplexStream;
 use ttrpc_keepalive::keepalive::Keepalive;
@@ -22,18 +21,18 @@ fn client(capacity: usize) -> (Client, Peer<DuplexStream>) {
     scripted(Keepalive::off(), capacity)
 }
 
-async fn down(client: &Client) -> Receiver<Bytes> {
-    let call = client.server_stream_bytes("demo.Stream", "Down", b"first");
+async fn down(client: &Client) -> Receiver<Raw> {
+    let call = client.server_stream::<_, Raw>("demo.Stream", "Down", &Raw("first"));
     call.await.unwrap()
 }
 
-async fn up(client: &Client) -> (Sender<[u8]>, Reply<Bytes>) {
-    let call = client.client_stream_bytes("demo.Stream", "Up");
+async fn up(client: &Client) -> (Sender<Raw>, Reply<Raw>) {
+    let call = client.client_stream::<Raw, Raw>("demo.Stream", "Up");
     call.await.unwrap()
 }
 
-async fn both(client: &Client) -> (Sender<[u8]>, Receiver<Bytes>) {
-    let call = client.bidi_stream_bytes("demo.Stream", "Both");
+async fn both(client: &Client) -> (Sender<Raw>, Receiver<Raw>) {
+    let call = client.bidi_stream::<Raw, Raw>("demo.Stream", "Both");
     call.await.unwrap()
 }
 
@@ -49,7 +48,7 @@ async fn a_server_stream_is_one_request_and_nothing_follows_it() {
     let request = peer.frame().await;
     assert_eq!(request.header.flags, Flags::REMOTE_CLOSED);
     peer.data(1, Flags::NONE, b"a").await;
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "a");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "a");
     drop(receiver);
     peer.silence(secs(10)).await;
     peer.data(1, Flags::NONE, b"b").await;
@@ -64,15 +63,15 @@ async fn a_client_stream_opens_without_a_message_and_ends_with_a_half_close() {
     let (mut sender, reply) = up(&client).await;
     let request = peer.frame().await;
     assert_eq!(request.header.flags, Flags::REMOTE_OPEN | Flags::NO_DATA);
-    sender.send(b"one").await.unwrap();
-    sender.send(b"").await.unwrap();
+    sender.send(&raw("one")).await.unwrap();
+    sender.send(&raw("")).await.unwrap();
     assert_eq!(peer.expect_data().await, (1, Flags::NONE, "one".into()));
     assert_eq!(peer.expect_data().await, (1, Flags::NONE, "".into()));
     peer.silence(secs(3600)).await;
     sender.finish();
     assert_eq!(peer.expect_data().await, (1, end(), "".into()));
     peer.send(response(1, b"done")).await;
-    assert_eq!(reply.await.unwrap(), "done");
+    assert_eq!(*reply.await.unwrap(), "done");
     peer.silence(secs(10)).await;
 }
 
@@ -119,8 +118,8 @@ async fn an_empty_message_is_delivered_and_no_data_is_not() {
     peer.frame().await;
     peer.data(1, Flags::NONE, b"").await;
     peer.data(1, Flags::REMOTE_CLOSED, b"").await;
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "");
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "");
     assert!(receiver.next().await.is_none());
 }
 
@@ -131,13 +130,13 @@ async fn what_is_unwritten_when_the_server_ends_a_stream_is_never_sent() {
     let (mut sender, reply) = up(&client).await;
     peer.request().await;
     for _ in 0..5 {
-        sender.send(&[7; 100]).await.unwrap();
+        sender.send(&raw([7; 100])).await.unwrap();
     }
     sender.finish();
     // The pipe holds a part of the first message. The rest has not begun.
     tokio::time::sleep(secs(1)).await;
     peer.send(response(1, b"early")).await;
-    assert_eq!(reply.await.unwrap(), "early");
+    assert_eq!(*reply.await.unwrap(), "early");
     assert_eq!(peer.expect_data().await.2.len(), 100);
     peer.silence(secs(10)).await;
     goes_on(&client, &mut peer).await;
@@ -151,7 +150,7 @@ async fn after_the_servers_last_frame_nothing_is_sent_whatever_the_sender_does()
         peer.request().await;
         peer.send(last).await;
         assert!(receiver.next().await.is_none());
-        let error = sender.send(b"late").await.unwrap_err();
+        let error = sender.send(&raw("late")).await.unwrap_err();
         assert!(matches!(error, Error::StreamEnded), "{error}");
         if which == 0 {
             sender.finish();
@@ -189,7 +188,7 @@ async fn a_dropped_call_sends_what_was_sent_and_half_closes() {
     let (client, mut peer) = client(1 << 20);
     let (mut sender, receiver) = both(&client).await;
     peer.request().await;
-    sender.send(b"one").await.unwrap();
+    sender.send(&raw("one")).await.unwrap();
     drop(receiver);
     drop(sender);
     assert_eq!(peer.expect_data().await, (1, Flags::NONE, "one".into()));
@@ -208,7 +207,7 @@ async fn a_call_dropped_before_its_request_is_written_sends_nothing() {
     poll_once(large.as_mut());
     tokio::time::sleep(secs(1)).await;
     let (mut sender, reply) = up(&client).await;
-    sender.send(b"one").await.unwrap();
+    sender.send(&raw("one")).await.unwrap();
     sender.finish();
     drop(reply);
     tokio::time::sleep(secs(1)).await;
@@ -244,7 +243,10 @@ async fn data_in_answer_to_a_client_stream_fails_that_call_and_half_closes() {
     peer.data(1, Flags::NONE, b"why").await;
     let error = reply.await.unwrap_err();
     assert!(matches!(error, Error::UnexpectedData) && error.is_peer_fault());
-    assert!(matches!(sender.send(b"x").await, Err(Error::StreamEnded)));
+    assert!(matches!(
+        sender.send(&raw("x")).await,
+        Err(Error::StreamEnded)
+    ));
     assert_eq!(peer.expect_data().await, (1, end(), "".into()));
     drop(sender);
     peer.silence(secs(10)).await;
@@ -272,7 +274,7 @@ async fn oversized_data_fails_its_stream_after_what_came_before() {
     peer.data(1, Flags::NONE, b"a").await;
     let size = MAX_PAYLOAD + 1;
     peer.send(junk(3, 1, Flags::NONE, &vec![0; size])).await;
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "a");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "a");
     let error = receiver.next().await.unwrap().unwrap_err();
     let Error::ResponseTooLarge(oversized) = error else {
         panic!("{error}")
@@ -311,7 +313,10 @@ async fn a_last_frame_that_cannot_be_taken_is_followed_by_nothing() {
             Error::ResponseTooLarge(_) | Error::StreamOverflow { .. }
         );
         assert!(expected, "{error}");
-        assert!(matches!(sender.send(b"x").await, Err(Error::StreamEnded)));
+        assert!(matches!(
+            sender.send(&raw("x")).await,
+            Err(Error::StreamEnded)
+        ));
         drop((sender, receiver));
         peer.silence(secs(10)).await;
         goes_on(&client, &mut peer).await;
@@ -339,17 +344,20 @@ async fn an_expired_stream_half_closes_and_its_end_is_the_late_answer() {
         junk(3, 1, Flags::REMOTE_CLOSED, &too_large),
     ] {
         let (client, mut peer) = client(1 << 20);
-        let call = client.bidi_stream_bytes("demo.Stream", "Both");
+        let call = client.bidi_stream::<Raw, Raw>("demo.Stream", "Both");
         let (mut sender, mut receiver) = call.timeout(secs(2)).await.unwrap();
         let (id, request) = peer.request().await;
         assert_eq!((id, request.timeout_nano), (1, 2_000_000_000));
         peer.data(1, Flags::NONE, b"a").await;
         tokio::time::sleep(secs(3)).await;
-        assert_eq!(receiver.next().await.unwrap().unwrap(), "a");
+        assert_eq!(*receiver.next().await.unwrap().unwrap(), "a");
         let late = receiver.next().await.unwrap().unwrap_err();
         assert!(late.is_deadline(), "{late}");
         assert!(receiver.next().await.is_none());
-        assert!(matches!(sender.send(b"x").await, Err(Error::StreamEnded)));
+        assert!(matches!(
+            sender.send(&raw("x")).await,
+            Err(Error::StreamEnded)
+        ));
         assert_eq!(peer.expect_data().await, (1, end(), "".into()));
         // More data is not yet the answer.
         peer.data(1, Flags::NONE, b"b").await;
@@ -373,14 +381,17 @@ async fn a_stream_that_expires_before_it_is_written_is_not_sent() {
     let mut large = Box::pin(say_large(&client, 1000));
     poll_once(large.as_mut());
     tokio::time::sleep(secs(1)).await;
-    let call = client.client_stream_bytes("demo.Stream", "Up");
+    let call = client.client_stream::<Raw, Raw>("demo.Stream", "Up");
     let (mut sender, reply) = call.timeout(secs(2)).await.unwrap();
-    sender.send(b"one").await.unwrap();
+    sender.send(&raw("one")).await.unwrap();
     let late = reply.await.unwrap_err();
     assert!(late.is_deadline() && late.late_answer().is_none(), "{late}");
     assert_eq!(peer.request().await.0, 1);
     peer.silence(secs(10)).await;
-    assert!(matches!(sender.send(b"x").await, Err(Error::StreamEnded)));
+    assert!(matches!(
+        sender.send(&raw("x")).await,
+        Err(Error::StreamEnded)
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -393,11 +404,11 @@ async fn data_received_is_delivered_before_the_connections_end() {
     }
     drop(peer);
     client.closed().await;
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "a");
-    assert_eq!(receiver.next().await.unwrap().unwrap(), "b");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "a");
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), "b");
     assert!(receiver.next().await.unwrap().unwrap_err().is_connection());
     assert!(receiver.next().await.is_none());
-    assert!(sender.send(b"x").await.unwrap_err().is_connection());
+    assert!(sender.send(&raw("x")).await.unwrap_err().is_connection());
 }
 
 // T41

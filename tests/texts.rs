@@ -121,8 +121,8 @@ async fn a_status_of_a_peer_is_cut_in_errors_and_logs_and_can_be_read_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_context_shows_of_its_call_is_cut() {
-    let server = echo().unary_bytes("demo.Echo", "Show", |context: Context, _| async move {
-        Ok(format!("{context:?}").into())
+    let server = echo().unary("demo.Echo", "Show", |context: Context, _: Raw| async move {
+        Ok(Raw(format!("{context:?}")))
     });
     let mut peer = served(server.build().unwrap());
     let metadata = vec![("key".repeat(300), "value\n".repeat(150)); 1000];

@@ -13,7 +13,6 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use support::*;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -216,7 +215,7 @@ async fn a_server_whose_answer_was_taken_within_a_turn_reads_on() {
         let (client, _) = pair(server.build().unwrap(), client, 1 << 20);
         for turns in 0..12 {
             let call = || {
-                let call = client.call_bytes("demo.Echo", "Large", b"100000");
+                let call = client.call::<_, Raw>("demo.Echo", "Large", &Raw("100000"));
                 call.timeout(secs(1))
             };
             let first = tokio::spawn(call());
@@ -278,7 +277,7 @@ async fn requests_that_come_together_are_answered_before_the_last_of_them_begins
     let begun = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&begun);
     let server = Server::builder()
-        .unary_bytes("demo.Echo", "Count", move |_: Context, request: Bytes| {
+        .unary("demo.Echo", "Count", move |_: Context, request: Raw| {
             count.fetch_add(1, Relaxed);
             async move { Ok(request) }
         })
@@ -308,14 +307,14 @@ async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
     let sent = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&sent);
     let server = Server::builder()
-        .server_stream_bytes(
+        .server_stream(
             "demo.Stream",
             "Many",
-            move |_: Context, _: Bytes, mut out: Responses<[u8]>| {
+            move |_: Context, _: Raw, mut out: Responses<Raw>| {
                 let count = Arc::clone(&count);
                 async move {
                     for _ in 0..10_000 {
-                        out.send(&[7; 100]).await?;
+                        out.send(&raw([7; 100])).await?;
                         count.fetch_add(1, Relaxed);
                     }
                     Ok(())
@@ -340,7 +339,7 @@ async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
 async fn the_task_that_runs_a_runtime_of_one_thread_keeps_up_with_its_stream() {
     let client = Client::builder().keepalive(Keepalive::off());
     let (client, mut peer) = attached(client.stream_limit(20 << 10), 1 << 20);
-    let stream = client.server_stream_bytes("demo.Stream", "Many", b"");
+    let stream = client.server_stream::<_, Raw>("demo.Stream", "Many", &Raw(""));
     let mut stream = stream.await.unwrap();
     let (id, _) = peer.request().await;
     let message = encode_data(id, Flags::NONE, &Raw(&[7; 100])).unwrap();

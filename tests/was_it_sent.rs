@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, encode_data};
-use ttrpc_keepalive::{Client, Code, Error, Reply, RequestProgress, Sender, Status};
+use ttrpc_keepalive::{Client, Code, Error, Raw, Reply, RequestProgress, Sender, Status};
 
 /// A client that asks nothing, of a peer to whom so many bytes can be written.
 fn quiet(capacity: usize) -> (Client, Peer<DuplexStream>) {
@@ -173,13 +173,15 @@ async fn an_answer_of_whatever_kind_says_that_the_request_was_read() {
     let (client, _) = echo_pair(Keepalive::off());
     let error = say_large(&client, 4 << 20).await.unwrap_err();
     assert_eq!(error.request(), RequestProgress::NotSent, "{error}");
-    let unknown = client.call_bytes("demo.Echo", "None", b"");
+    let unknown = client.call::<_, Raw>("demo.Echo", "None", &Raw(""));
     let error = unknown.await.unwrap_err();
     assert_eq!(error.request(), RequestProgress::Answered, "{error}");
     let request = text("4194304");
     let no_text = client.call::<_, StringValue>("demo.Echo", "Bytes", &request);
     assert!(no_text.await.is_ok());
-    let large = client.call_bytes("demo.Echo", "Large", b"4194304").await;
+    let large = client
+        .call::<_, Raw>("demo.Echo", "Large", &Raw("4194304"))
+        .await;
     assert_eq!(large.unwrap_err().request(), RequestProgress::Answered);
 
     let refusing = Client::builder().hook(|_| Err(Status::new(Code::PERMISSION_DENIED, "no")));

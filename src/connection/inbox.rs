@@ -4,6 +4,7 @@
 //! them out. What is in here is delivered before the end that follows it, be it an error.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::mem;
 use std::ops::Deref;
 use std::task::{Poll, Waker};
@@ -12,6 +13,7 @@ use bytes::Bytes;
 
 use super::effects::Effects;
 use crate::tuning::{JOINED_BYTES, KEPT_BUFFER, KEPT_ENTRIES, MESSAGE_OVERHEAD};
+use crate::wire::Decode;
 
 /// A message of a stream as it lies in memory.
 #[derive(Debug)]
@@ -20,6 +22,16 @@ pub(crate) enum Received<'a> {
     Own(Bytes),
     /// A small one, in memory that it shares with others for a while.
     Shared(&'a [u8]),
+}
+
+impl Received<'_> {
+    /// The message of an application in it.
+    pub(crate) fn decode<M: Decode>(self) -> Result<M, Box<dyn Error + Send + Sync>> {
+        match self {
+            Self::Own(bytes) => M::decode_owned(bytes),
+            Self::Shared(bytes) => M::decode(bytes),
+        }
+    }
 }
 
 impl Deref for Received<'_> {

@@ -26,7 +26,7 @@ use super::*;
 use crate::config::{ClientLimits, ClientSettings, DriverThread};
 use crate::error::{ConnectionError, Error};
 use crate::keepalive::{CallDeadline, Keepalive, Machine, PeerSupport, Role};
-use crate::wire::{Flags, Raw, encode_data_into, pong};
+use crate::wire::{Flags, Raw, pong};
 
 /// Wakes, and lets others go on in front of it.
 struct Overtaken(Waker);
@@ -94,7 +94,7 @@ impl Story {
                 // Each message waits until the one before it is written.
                 let outlet = guard.outlet(1);
                 for _ in 0..2 {
-                    match outlet.send(encode).await {
+                    match outlet.send(&Raw(b"message")).await {
                         Err(NotSent::Connection(end)) => return Err(Error::not_sent(end)),
                         sent => sent.unwrap(),
                     }
@@ -105,7 +105,7 @@ impl Story {
             Self::DroppedStream => block_on(async {
                 let guard = handle.open(outgoing("m", Flags::REMOTE_OPEN), true).await?;
                 let outlet = guard.outlet(usize::MAX);
-                let _ = outlet.send(encode).await;
+                let _ = outlet.send(&Raw(b"message")).await;
                 let _messages = guard.messages();
                 Ok(())
             }),
@@ -121,10 +121,6 @@ impl Story {
             }
         }
     }
-}
-
-fn encode(id: u32, frame: &mut Vec<u8>) -> Result<(), crate::wire::Oversized> {
-    encode_data_into(frame, id, Flags::NONE, &Raw(b"message"))
 }
 
 thread_local! {

@@ -15,7 +15,7 @@ use super::state::{Failure, NotSent, Side};
 use crate::hook::{Hooked, Outcome};
 use crate::keepalive::CallDeadline;
 use crate::tuning::{KEPT_BUFFER, SEND_SHARE};
-use crate::wire::Oversized;
+use crate::wire::{Encode, Flags, encode_data_into};
 
 /// A client's stream that is open, held by its halves. Dropping the last of them ends the call.
 #[derive(Debug)]
@@ -131,10 +131,7 @@ impl<S: Side> Outlet<S> {
 
     /// Waits for room, encodes a message for this stream and queues it. Dropped before its end it
     /// has sent nothing.
-    pub(crate) async fn send(
-        &self,
-        encode: impl Fn(u32, &mut Vec<u8>) -> Result<(), Oversized>,
-    ) -> Result<(), NotSent> {
+    pub(crate) async fn send(&self, message: &impl Encode) -> Result<(), NotSent> {
         let mut sending = self.turn.lock().await;
         if sending.unyielded >= SEND_SHARE {
             sending.unyielded = 0;
@@ -142,8 +139,7 @@ impl<S: Side> Outlet<S> {
             pause().await;
         }
         // Most messages find room, and need the lock once.
-        encode(self.id, &mut sending.encoded).map_err(NotSent::Oversized)?;
-        if self.queue(&mut sending)? {
+        if self.queue(message, &mut sending)? {
             return Ok(());
         }
         let room = Room {
@@ -160,17 +156,18 @@ impl<S: Side> Outlet<S> {
                     .with(|state, effects| state.poll_room(room.id, limit, waker, effects))
             })
             .await?;
-            encode(self.id, &mut sending.encoded).map_err(NotSent::Oversized)?;
-            if self.queue(&mut sending)? {
+            if self.queue(message, &mut sending)? {
                 return Ok(());
             }
         }
     }
 
-    /// Queues what is encoded. `false` if there is no room.
-    fn queue(&self, sending: &mut Sending) -> Result<bool, NotSent> {
+    /// Encodes a message and queues it. `false` if there is no room.
+    fn queue(&self, message: &dyn Encode, sending: &mut Sending) -> Result<bool, NotSent> {
         let Sending { unyielded, encoded } = sending;
-        let (id, limit, length) = (self.id, self.limit, encoded.len());
+        let (id, limit) = (self.id, self.limit);
+        encode_data_into(encoded, id, Flags::NONE, message).map_err(NotSent::Oversized)?;
+        let length = encoded.len();
         let queued = self
             .shared
             .with(|state, effects| state.send(id, encoded, limit, effects))?;

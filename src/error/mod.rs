@@ -58,7 +58,7 @@ pub enum Error {
     InvalidResponse(#[source] EnvelopeError),
     /// The peer's answer is not the message that was expected. The connection goes on.
     #[error("the response's message cannot be decoded: {0}")]
-    InvalidMessage(#[source] protobuf::Error),
+    InvalidMessage(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The peer sent stream data in answer to a call that has one response. The connection goes
     /// on.
     #[error("the peer sent stream data in answer to a call that has one response")]

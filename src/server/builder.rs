@@ -5,9 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use protobuf::Message;
-
 use super::context::Context;
 use super::handler::Handler;
 use super::method::Method;
@@ -22,6 +19,7 @@ use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
 use crate::status::Status;
+use crate::wire::{Decode, Encode};
 
 /// Collects the methods and settings of a [`Server`](crate::Server).
 #[derive(Debug, Default)]
@@ -55,27 +53,12 @@ impl ServerBuilder {
         handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
         let handler = move |_, context, request| handler(context, request);
         self.service(stateless(service).unary(method, handler))
-    }
-
-    /// Serves a unary method with bytes, for messages that are encoded elsewhere. Otherwise as
-    /// [`unary`](Self::unary).
-    pub fn unary_bytes<Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Bytes) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
-    {
-        let handler = move |_, context, request| handler(context, request);
-        self.service(stateless(service).unary_bytes(method, handler))
     }
 
     /// Serves a method with one request and many responses. The handler sends these by
@@ -89,8 +72,8 @@ impl ServerBuilder {
         handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
         let handler = move |_, context, request, responses| handler(context, request, responses);
@@ -106,8 +89,8 @@ impl ServerBuilder {
         handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
         let handler = move |_, context, requests| handler(context, requests);
@@ -123,54 +106,12 @@ impl ServerBuilder {
         handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
         let handler = move |_, context, requests, responses| handler(context, requests, responses);
         self.service(stateless(service).bidi_stream(method, handler))
-    }
-
-    /// [`server_stream`](Self::server_stream) with bytes, for messages that are encoded elsewhere.
-    pub fn server_stream_bytes<Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Bytes, Responses<[u8]>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let handler = move |_, context, request, responses| handler(context, request, responses);
-        self.service(stateless(service).server_stream_bytes(method, handler))
-    }
-
-    /// [`client_stream`](Self::client_stream) with bytes, for messages that are encoded elsewhere.
-    pub fn client_stream_bytes<Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Requests<Bytes>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
-    {
-        let handler = move |_, context, requests| handler(context, requests);
-        self.service(stateless(service).client_stream_bytes(method, handler))
-    }
-
-    /// [`bidi_stream`](Self::bidi_stream) with bytes, for messages that are encoded elsewhere.
-    pub fn bidi_stream_bytes<Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Requests<Bytes>, Responses<[u8]>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let handler = move |_, context, requests, responses| handler(context, requests, responses);
-        self.service(stateless(service).bidi_stream_bytes(method, handler))
     }
 
     /// Serves the methods of a [`Service`], which share its state.

@@ -1,13 +1,10 @@
-//! A method from the bytes of its request to its answer. There is one way for all kinds of methods, and
-//! for messages as for bytes: these are two codecs.
+//! A method from the bytes of its request to its answer. There is one way for all kinds of methods.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use protobuf::Message;
 use tokio::runtime::Handle;
 
 use super::context::Context;
@@ -18,11 +15,9 @@ use super::requests::Kind;
 use super::responder::Responder;
 use super::streaming::{Requests, Responses};
 use crate::buffers;
-use crate::codec::{Decode, Encode};
-use crate::connection::Received;
 use crate::status::Status;
 use crate::tuning::COPIED_REQUEST;
-use crate::wire::{Part, Raw};
+use crate::wire::{Decode, Encode, Part};
 
 /// The code of a method.
 pub(super) struct Handler {
@@ -64,15 +59,14 @@ impl fmt::Debug for Handler {
 
 pub(super) fn unary<Q, R, Answer>(
     handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
-    (decode, reply): (Decode<Q>, Respond<R>),
 ) -> Handler
 where
-    Q: 'static,
-    R: 'static,
+    Q: Decode,
+    R: Encode + 'static,
     Answer: Future<Output = Result<R, Status>> + Send + 'static,
 {
     let begin = move |context, request, _: &Responder| {
-        let request = decode_request(decode, request)?;
+        let request = decode_request(request)?;
         Ok(handler(context, request))
     };
     Handler::new(Kind::Unary, begin, reply)
@@ -80,16 +74,15 @@ where
 
 pub(super) fn server_stream<Q, R, Answer>(
     handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
-    (decode, encode): (Decode<Q>, Encode<R>),
 ) -> Handler
 where
-    Q: 'static,
-    R: ?Sized + 'static,
+    Q: Decode,
+    R: Encode,
     Answer: Future<Output = Result<(), Status>> + Send + 'static,
 {
     let begin = move |context, request, responder: &Responder| {
-        let request = decode_request(decode, request)?;
-        let responses = Responses::new(responder.outlet(), encode);
+        let request = decode_request(request)?;
+        let responses = Responses::new(responder.outlet());
         Ok(handler(context, request, responses))
     };
     Handler::new(Kind::ServerStream, begin, end)
@@ -97,84 +90,72 @@ where
 
 pub(super) fn client_stream<Q, R, Answer>(
     handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
-    (decode, reply): (Decode<Q>, Respond<R>),
 ) -> Handler
 where
-    Q: 'static,
-    R: 'static,
+    Q: Decode,
+    R: Encode + 'static,
     Answer: Future<Output = Result<R, Status>> + Send + 'static,
 {
     let begin = move |context, _: Part, responder: &Responder| {
-        Ok(handler(
-            context,
-            Requests::new(responder.messages(), decode),
-        ))
+        Ok(handler(context, Requests::new(responder.messages())))
     };
     Handler::new(Kind::Upload, begin, reply)
 }
 
 pub(super) fn bidi_stream<Q, R, Answer>(
     handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
-    (decode, encode): (Decode<Q>, Encode<R>),
 ) -> Handler
 where
-    Q: 'static,
-    R: ?Sized + 'static,
+    Q: Decode,
+    R: Encode,
     Answer: Future<Output = Result<(), Status>> + Send + 'static,
 {
-    let begin = move |context, _: Part, responder: &Responder| {
-        let requests = Requests::new(responder.messages(), decode);
-        let responses = Responses::new(responder.outlet(), encode);
-        Ok(handler(context, requests, responses))
-    };
-    Handler::new(Kind::Upload, begin, end)
+    both_ways(handler, end)
 }
 
 /// A method whose kind its handler decides when it ends. A request with a message and one that messages
 /// follow are the same to it.
-pub(super) fn stream<Q, R, Last, Answer>(
+pub(super) fn stream<Q, R, Answer>(
     handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
-    (decode, encode, reply): (Decode<Q>, Encode<R>, Respond<Option<Last>>),
 ) -> Handler
 where
-    Q: 'static,
-    R: ?Sized + 'static,
+    Q: Decode,
+    R: Encode + 'static,
+    Answer: Future<Output = Result<Option<R>, Status>> + Send + 'static,
+{
+    both_ways(handler, end_with)
+}
+
+fn both_ways<Q, R, Last, Answer>(
+    handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+    answer: Respond<Last>,
+) -> Handler
+where
     Last: 'static,
-    Answer: Future<Output = Result<Option<Last>, Status>> + Send + 'static,
+    Answer: Future<Output = Result<Last, Status>> + Send + 'static,
 {
     let begin = move |context, _: Part, responder: &Responder| {
-        let requests = Requests::new(responder.messages(), decode);
-        let responses = Responses::new(responder.outlet(), encode);
+        let requests = Requests::new(responder.messages());
+        let responses = Responses::new(responder.outlet());
         Ok(handler(context, requests, responses))
     };
-    Handler::new(Kind::Upload, begin, reply)
+    Handler::new(Kind::Upload, begin, answer)
 }
 
 /// Sends the one response of a call.
 type Respond<R> = fn(&mut Responder, R);
 
-pub(super) fn reply_message<R: Message>(responder: &mut Responder, response: R) {
+fn reply<R: Encode>(responder: &mut Responder, response: R) {
     responder.reply(&response);
-}
-
-pub(super) fn reply_bytes(responder: &mut Responder, response: Bytes) {
-    responder.reply(&Raw(&response));
 }
 
 fn end(responder: &mut Responder, (): ()) {
     responder.end();
 }
 
-pub(super) fn end_with_message<R: Message>(responder: &mut Responder, response: Option<R>) {
+fn end_with<R: Encode>(responder: &mut Responder, response: Option<R>) {
     match response {
-        Some(response) => reply_message(responder, response),
-        None => responder.end(),
-    }
-}
-
-pub(super) fn end_with_bytes(responder: &mut Responder, response: Option<Bytes>) {
-    match response {
-        Some(response) => reply_bytes(responder, response),
+        Some(response) => reply(responder, response),
         None => responder.end(),
     }
 }
@@ -225,13 +206,13 @@ impl Handler {
 }
 
 /// The frame, which is not needed any more, may be large and the handler slow: it goes at once.
-fn decode_request<Q>(decode: Decode<Q>, request: Part) -> Result<Q, Status> {
+fn decode_request<Q: Decode>(request: Part) -> Result<Q, Status> {
     let decoded = if request.len() > COPIED_REQUEST {
-        decode(Received::Own(request.into_bytes()))
+        Q::decode_owned(request.into_bytes())
     } else {
-        let decoded = decode(Received::Shared(&request));
+        let decoded = Q::decode(&request);
         buffers::give_bytes(request.into_whole());
         decoded
     };
-    decoded.map_err(|error| invalid(&error))
+    decoded.map_err(|error| invalid(&*error))
 }

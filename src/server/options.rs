@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use protobuf::Message;
 
 use super::refusal::invalid;
 use crate::error::ConfigError;
 use crate::hook::Hook;
 use crate::panics::catch;
 use crate::status::{Code, Status};
-use crate::wire::Part;
+use crate::wire::{Decode, Encode, Part};
 
 /// What is set for a method, or for all methods of a server. What is not set is as if this did not
 /// exist: a call of a method without options costs no timer and no memory for them.
@@ -225,13 +224,8 @@ type Make = dyn Fn(Bytes) -> Option<Result<Bytes, Status>> + Send + Sync;
 
 impl SoftReply {
     /// The same message for every call.
-    pub fn message<R: Message>(reply: &R) -> Self {
-        Self(ReplySource::Fixed(encode(reply)))
-    }
-
-    /// The same bytes for every call, of a message that was encoded elsewhere.
-    pub fn bytes(reply: impl Into<Bytes>) -> Self {
-        Self(ReplySource::Fixed(Ok(reply.into())))
+    pub fn message<R: Encode>(reply: &R) -> Self {
+        Self(ReplySource::Fixed(Ok(encode(reply))))
     }
 
     /// A status for every call.
@@ -242,7 +236,7 @@ impl SoftReply {
     /// A message, or a status, made of the request, which is decoded once more when it comes to
     /// that. `make` must return at once: neither the handler nor, where that keeps its thread, the
     /// connection's driver runs meanwhile. A panic in it costs the call, which is answered INTERNAL.
-    pub fn from_request<Q: Message, R: Message>(
+    pub fn from_request<Q: Decode, R: Encode>(
         make: impl Fn(Q) -> Result<R, Status> + Send + Sync + 'static,
     ) -> Self {
         Self::for_some_requests(move |request| Some(make(request)))
@@ -250,25 +244,16 @@ impl SoftReply {
 
     /// The same, where there is a reply for some requests only. A call for which `make` yields `None` is
     /// not answered early. For a method that stands for several, as one that tells of all kinds of events.
-    pub fn for_some_requests<Q: Message, R: Message>(
+    pub fn for_some_requests<Q: Decode, R: Encode>(
         make: impl Fn(Q) -> Option<Result<R, Status>> + Send + Sync + 'static,
     ) -> Self {
         Self(ReplySource::Made(Arc::new(move |request| {
-            let request = match Q::parse_from_tokio_bytes(&request) {
+            let request = match Q::decode_owned(request) {
                 Ok(request) => request,
-                Err(error) => return Some(Err(invalid(&error))),
+                Err(error) => return Some(Err(invalid(&*error))),
             };
             let reply = make(request)?;
-            Some(reply.and_then(|reply| encode(&reply)))
-        })))
-    }
-
-    /// [`from_request`](Self::from_request) with bytes.
-    pub fn from_bytes(
-        make: impl Fn(Bytes) -> Result<Bytes, Status> + Send + Sync + 'static,
-    ) -> Self {
-        Self(ReplySource::Made(Arc::new(move |request| {
-            Some(make(request))
+            Some(reply.map(|reply| encode(&reply)))
         })))
     }
 
@@ -294,12 +279,10 @@ impl SoftReply {
     }
 }
 
-fn encode<R: Message>(reply: &R) -> Result<Bytes, Status> {
-    let encoded = reply.write_to_bytes().map_err(|error| {
-        let message = format!("the response cannot be encoded: {error}");
-        Status::new(Code::INTERNAL, message)
-    });
-    encoded.map(Bytes::from)
+fn encode(reply: &impl Encode) -> Bytes {
+    let mut bytes = Vec::with_capacity(reply.encoded_len());
+    reply.encode(&mut bytes);
+    bytes.into()
 }
 
 impl fmt::Debug for SoftReply {

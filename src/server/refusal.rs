@@ -1,5 +1,6 @@
 //! The statuses with which a server refuses a call by itself.
 
+use std::error::Error;
 use std::fmt::Display;
 
 use crate::connection::Overflow;
@@ -30,7 +31,7 @@ pub(super) fn connection_ended(end: &ConnectionError) -> Status {
     Status::new(Code::UNAVAILABLE, message)
 }
 
-pub(super) fn invalid(error: &protobuf::Error) -> Status {
+pub(super) fn invalid(error: &dyn Error) -> Status {
     let message = format!("the request's message cannot be decoded: {error}");
     Status::new(Code::INVALID_ARGUMENT, message)
 }

@@ -4,15 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use protobuf::Message;
-
 use super::context::Context;
-use super::handler::{self, Handler, end_with_bytes, end_with_message, reply_bytes, reply_message};
+use super::handler::{self, Handler};
 use super::options::MethodOptions;
 use super::streaming::{Requests, Responses};
-use crate::codec::{decode_bytes, decode_message, encode_bytes, encode_message};
 use crate::status::Status;
+use crate::wire::{Decode, Encode};
 
 /// Methods of one service that share a state, for [`ServerBuilder::service`].
 ///
@@ -80,30 +77,13 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         handler: impl Fn(Arc<S>, Context, Q) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, request| handler(Arc::clone(&state), context, request);
-        self.add(
-            method,
-            handler::unary(handler, (decode_message, reply_message)),
-        )
-    }
-
-    /// As [`ServerBuilder::unary_bytes`](crate::ServerBuilder::unary_bytes).
-    pub fn unary_bytes<Answer>(
-        self,
-        method: &str,
-        handler: impl Fn(Arc<S>, Context, Bytes) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
-    {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, request| handler(Arc::clone(&state), context, request);
-        self.add(method, handler::unary(handler, (decode_bytes, reply_bytes)))
+        self.add(method, handler::unary(handler))
     }
 
     /// As [`ServerBuilder::server_stream`](crate::ServerBuilder::server_stream).
@@ -113,18 +93,15 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         handler: impl Fn(Arc<S>, Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, request, responses| {
             handler(Arc::clone(&state), context, request, responses)
         };
-        self.add(
-            method,
-            handler::server_stream(handler, (decode_message, encode_message)),
-        )
+        self.add(method, handler::server_stream(handler))
     }
 
     /// As [`ServerBuilder::client_stream`](crate::ServerBuilder::client_stream).
@@ -134,16 +111,13 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         handler: impl Fn(Arc<S>, Context, Requests<Q>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
-        self.add(
-            method,
-            handler::client_stream(handler, (decode_message, reply_message)),
-        )
+        self.add(method, handler::client_stream(handler))
     }
 
     /// As [`ServerBuilder::bidi_stream`](crate::ServerBuilder::bidi_stream).
@@ -153,18 +127,15 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, requests, responses| {
             handler(Arc::clone(&state), context, requests, responses)
         };
-        self.add(
-            method,
-            handler::bidi_stream(handler, (decode_message, encode_message)),
-        )
+        self.add(method, handler::bidi_stream(handler))
     }
 
     /// Serves a streaming method of any kind, which its handler decides when it ends: with `None` the
@@ -180,98 +151,15 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
-        Q: Message,
-        R: Message,
+        Q: Decode,
+        R: Encode + 'static,
         Answer: Future<Output = Result<Option<R>, Status>> + Send + 'static,
     {
         let state = Arc::clone(&self.state);
         let handler = move |context, requests, responses| {
             handler(Arc::clone(&state), context, requests, responses)
         };
-        self.add(
-            method,
-            handler::stream(handler, (decode_message, encode_message, end_with_message)),
-        )
-    }
-
-    /// [`stream`](Self::stream) with bytes, for messages that are encoded elsewhere.
-    pub fn stream_bytes<Answer>(
-        self,
-        method: &str,
-        handler: impl Fn(Arc<S>, Context, Requests<Bytes>, Responses<[u8]>) -> Answer
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<Option<Bytes>, Status>> + Send + 'static,
-    {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, requests, responses| {
-            handler(Arc::clone(&state), context, requests, responses)
-        };
-        self.add(
-            method,
-            handler::stream(handler, (decode_bytes, encode_bytes, end_with_bytes)),
-        )
-    }
-
-    /// As [`ServerBuilder::server_stream_bytes`](crate::ServerBuilder::server_stream_bytes).
-    pub fn server_stream_bytes<Answer>(
-        self,
-        method: &str,
-        handler: impl Fn(Arc<S>, Context, Bytes, Responses<[u8]>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, request, responses| {
-            handler(Arc::clone(&state), context, request, responses)
-        };
-        self.add(
-            method,
-            handler::server_stream(handler, (decode_bytes, encode_bytes)),
-        )
-    }
-
-    /// As [`ServerBuilder::client_stream_bytes`](crate::ServerBuilder::client_stream_bytes).
-    pub fn client_stream_bytes<Answer>(
-        self,
-        method: &str,
-        handler: impl Fn(Arc<S>, Context, Requests<Bytes>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<Bytes, Status>> + Send + 'static,
-    {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
-        self.add(
-            method,
-            handler::client_stream(handler, (decode_bytes, reply_bytes)),
-        )
-    }
-
-    /// As [`ServerBuilder::bidi_stream_bytes`](crate::ServerBuilder::bidi_stream_bytes).
-    pub fn bidi_stream_bytes<Answer>(
-        self,
-        method: &str,
-        handler: impl Fn(Arc<S>, Context, Requests<Bytes>, Responses<[u8]>) -> Answer
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self
-    where
-        Answer: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, requests, responses| {
-            handler(Arc::clone(&state), context, requests, responses)
-        };
-        self.add(
-            method,
-            handler::bidi_stream(handler, (decode_bytes, encode_bytes)),
-        )
+        self.add(method, handler::stream(handler))
     }
 
     /// Sets options of one method, as [`ServerBuilder::method`](crate::ServerBuilder::method).

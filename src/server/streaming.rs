@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
 
@@ -9,11 +10,11 @@ use futures_core::Stream;
 
 use super::refusal::{answered, connection_ended, invalid, response_too_large};
 use super::requests::OpenRequests;
-use crate::codec::{Decode, Encode};
 use crate::connection::{Messages, NotSent, Outlet};
 use crate::status::Status;
+use crate::wire::{Decode, Encode};
 
-/// The requests of a call that has many: a stream of messages `Q`, or of [`Bytes`](bytes::Bytes).
+/// The requests of a call that has many: a stream of messages `Q`.
 ///
 /// They come in the order in which they were sent, and `None` when the caller has said that none
 /// follows; that it gave up looks the same, since ttrpc has no message for it. What was received
@@ -30,12 +31,15 @@ use crate::status::Status;
 #[must_use = "messages wait in memory until they are taken"]
 pub struct Requests<Q> {
     messages: Messages<OpenRequests>,
-    decode: Decode<Q>,
+    requests: PhantomData<fn() -> Q>,
 }
 
 impl<Q> Requests<Q> {
-    pub(super) fn new(messages: Messages<OpenRequests>, decode: Decode<Q>) -> Self {
-        Self { messages, decode }
+    pub(super) fn new(messages: Messages<OpenRequests>) -> Self {
+        Self {
+            messages,
+            requests: PhantomData,
+        }
     }
 
     /// The next message; `None` when there will be none.
@@ -50,17 +54,23 @@ impl<Q> Requests<Q> {
     /// # Cancel safety
     ///
     /// Dropping the future loses no message.
-    pub async fn next(&mut self) -> Option<Result<Q, Status>> {
+    pub async fn next(&mut self) -> Option<Result<Q, Status>>
+    where
+        Q: Decode,
+    {
         poll_fn(|cx| self.poll_message(cx)).await
     }
 
-    fn poll_message(&mut self, cx: &TaskContext<'_>) -> Poll<Option<Result<Q, Status>>> {
+    fn poll_message(&mut self, cx: &TaskContext<'_>) -> Poll<Option<Result<Q, Status>>>
+    where
+        Q: Decode,
+    {
         let message = ready!(self.messages.poll_next(cx));
-        Poll::Ready(message.map(|message| (self.decode)(message?).map_err(|error| invalid(&error))))
+        Poll::Ready(message.map(|message| message?.decode().map_err(|error| invalid(&*error))))
     }
 }
 
-impl<Q> Stream for Requests<Q> {
+impl<Q: Decode> Stream for Requests<Q> {
     type Item = Result<Q, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
@@ -74,20 +84,23 @@ impl<Q> fmt::Debug for Requests<Q> {
     }
 }
 
-/// Sends the responses of a call that has many. `R` is their message, or `[u8]`.
+/// Sends the responses `R` of a call that has many.
 ///
 /// The stream ends with the handler: plainly if it returns `Ok`, with its status otherwise. Dropping
 /// this ends nothing. It may be moved to another task, where it fails when the handler has ended, and
 /// shared by several, in an [`Arc`](std::sync::Arc): each message waits for those that were sent
 /// before it.
-pub struct Responses<R: ?Sized> {
+pub struct Responses<R> {
     outlet: Outlet<OpenRequests>,
-    encode: Encode<R>,
+    responses: PhantomData<fn(&R)>,
 }
 
-impl<R: ?Sized> Responses<R> {
-    pub(super) fn new(outlet: Outlet<OpenRequests>, encode: Encode<R>) -> Self {
-        Self { outlet, encode }
+impl<R> Responses<R> {
+    pub(super) fn new(outlet: Outlet<OpenRequests>) -> Self {
+        Self {
+            outlet,
+            responses: PhantomData,
+        }
     }
 
     /// Queues a message to be written, after those that were sent before it. Waits while more than
@@ -107,12 +120,11 @@ impl<R: ?Sized> Responses<R> {
     /// Dropping the future before it is ready sends nothing; the stream goes on. Do not keep it
     /// without polling it: messages of a connection are let in in their order, and those of other
     /// streams wait behind it.
-    pub async fn send(&self, message: &R) -> Result<(), Status> {
-        let encode = self.encode;
-        let sent = self
-            .outlet
-            .send(|id, frame| encode(id, message, frame))
-            .await;
+    pub async fn send(&self, message: &R) -> Result<(), Status>
+    where
+        R: Encode,
+    {
+        let sent = self.outlet.send(message).await;
         sent.map_err(|not_sent| match not_sent {
             NotSent::Oversized(oversized) => response_too_large(oversized),
             NotSent::Ended => answered(),
@@ -121,7 +133,7 @@ impl<R: ?Sized> Responses<R> {
     }
 }
 
-impl<R: ?Sized> fmt::Debug for Responses<R> {
+impl<R> fmt::Debug for Responses<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Responses").finish_non_exhaustive()
     }

@@ -2,58 +2,15 @@
 //! the default value left out (RFC KA-45).
 
 use protobuf::well_known_types::any::Any;
-use protobuf::{CodedOutputStream, Message};
 
 use super::envelope::RequestFields;
 use super::fields::{
     field_size, integer_size, optional_size, string_size, write_integer, write_length, write_string,
 };
 use super::header::{Flags, HEADER_LENGTH, Header, MAX_PAYLOAD, MessageType, set_length};
+use super::message::Encode;
 use crate::buffers;
 use crate::status::Status;
-
-/// A message that can be written into a frame.
-///
-/// Every rust-protobuf message is one. For bytes that are encoded already there is [`Raw`].
-///
-/// Fields that proto2 calls required are not checked; the receiver does that.
-pub trait Encode {
-    /// Bytes that [`encode`](Self::encode) is going to write. Computes what `encode` relies on, so
-    /// it is called before it, and the message does not change in between.
-    fn encoded_len(&self) -> usize;
-
-    /// Writes the message: exactly as many bytes as [`encoded_len`](Self::encoded_len) has said.
-    ///
-    /// # Errors
-    ///
-    /// Those of `out`; the functions of this module write to memory, where there are none.
-    fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()>;
-}
-
-impl<M: Message> Encode for M {
-    fn encoded_len(&self) -> usize {
-        usize::try_from(self.compute_size()).unwrap_or(usize::MAX)
-    }
-
-    fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()> {
-        self.write_to_with_cached_sizes(out)
-    }
-}
-
-/// A message that is encoded already.
-#[expect(clippy::exhaustive_structs, reason = "a name for bytes, nothing else")]
-#[derive(Clone, Copy, Debug)]
-pub struct Raw<'a>(pub &'a [u8]);
-
-impl Encode for Raw<'_> {
-    fn encoded_len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()> {
-        out.write_raw_bytes(self.0)
-    }
-}
 
 /// What a request says beside its message.
 #[expect(clippy::exhaustive_structs, reason = "the fields that ttrpc has")]
@@ -219,7 +176,7 @@ pub fn encode_status(stream_id: u32, status: &Status) -> Vec<u8> {
         write_string(2, message, out);
         for detail in details {
             write_length(3, detail.encoded_len(), out);
-            write_message(detail, out);
+            detail.encode(out);
         }
     })
     .expect("cut to fit above")
@@ -252,7 +209,7 @@ pub(crate) fn encode_data_into(
 ) -> Result<(), Oversized> {
     let size = payload.encoded_len();
     frame_into(frame, stream_id, MessageType::DATA, flags, size, |out| {
-        write_message(payload, out);
+        payload.encode(out);
     })
 }
 
@@ -332,16 +289,8 @@ fn prefix(text: &str, room: usize) -> &str {
 fn write_payload(field: u32, payload: &dyn Encode, payload_len: usize, out: &mut Vec<u8>) {
     if payload_len > 0 {
         write_length(field, payload_len, out);
-        write_message(payload, out);
+        payload.encode(out);
     }
-}
-
-fn write_message(message: &dyn Encode, out: &mut Vec<u8>) {
-    let mut out = CodedOutputStream::vec(out);
-    message
-        .encode(&mut out)
-        .and_then(|()| out.flush())
-        .expect("a vector takes every byte");
 }
 
 fn pair_size((key, value): &(String, String)) -> usize {
@@ -366,7 +315,7 @@ mod tests {
 
     use super::*;
     use crate::status::Code;
-    use crate::wire::{Request, Response};
+    use crate::wire::{Raw, Request, Response};
 
     fn payload_of(frame: Vec<u8>) -> Bytes {
         Bytes::from(frame).split_off(HEADER_LENGTH)
@@ -459,8 +408,8 @@ mod tests {
             fn encoded_len(&self) -> usize {
                 1
             }
-            fn encode(&self, out: &mut CodedOutputStream<'_>) -> protobuf::Result<()> {
-                out.write_raw_bytes(b"two")
+            fn encode(&self, out: &mut Vec<u8>) {
+                out.extend_from_slice(b"two");
             }
         }
         drop(encode_data(1, Flags::NONE, &Liar));

@@ -30,12 +30,12 @@ pub(crate) mod envelope;
 mod fields;
 pub(crate) mod frame;
 pub(crate) mod header;
+mod message;
 
 pub use cutter::{Cut, Cutter};
 pub use decoder::{Decoded, Decoder, ProtocolError, Skipped};
 pub use encode::{
-    Encode, Oversized, Raw, RequestHead, encode_data, encode_request, encode_response,
-    encode_status,
+    Oversized, RequestHead, encode_data, encode_request, encode_response, encode_status,
 };
 pub(crate) use encode::{RequestDraft, encode_data_into};
 pub use envelope::{EnvelopeError, MAX_REPEATED, Request, Response};
@@ -45,3 +45,4 @@ pub use header::{
     Flags, HEADER_LENGTH, Header, LENGTH_LIMIT, MAX_ECHO, MAX_PAYLOAD, MessageType, PING_STREAM_ID,
     set_stream_id,
 };
+pub use message::{Decode, Encode, Raw};

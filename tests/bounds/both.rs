@@ -1,6 +1,5 @@
 //! What has a bound on both ends.
 
-use bytes::Bytes;
 use tokio::time::sleep;
 use ttrpc_keepalive::wire::{
     Flags, MAX_PAYLOAD, MAX_REPEATED, Raw, RequestHead, encode_request, encode_status, ping,
@@ -9,7 +8,7 @@ use ttrpc_keepalive::wire::{
 use ttrpc_keepalive::{Code, Context, Error, Requests, Status};
 
 use super::support::*;
-use super::{MIB, client, refused};
+use super::{MIB, client, raw, refused};
 
 // row: messages of one stream that nobody has taken
 #[tokio::test(start_paused = true)]
@@ -17,7 +16,7 @@ async fn at_16_mib_of_messages_that_nobody_takes_their_stream_fails_alone() {
     // With the 64 bytes beside each message 15 fit, and the 16th does not.
     let expected = (16 * (MIB + 64), 16 * MIB);
     let (client, mut peer) = client(64 << 10);
-    let call = client.server_stream_bytes(SERVICE, "Down", b"");
+    let call = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
     let mut receiver = call.await.unwrap();
     peer.request().await;
     for _ in 0..16 {
@@ -34,13 +33,13 @@ async fn at_16_mib_of_messages_that_nobody_takes_their_stream_fails_alone() {
     assert_eq!((size, limit), expected);
     goes_on(&client, &mut peer).await;
 
-    let server = echo().client_stream_bytes(
+    let server = echo().client_stream(
         SERVICE,
         "Deaf",
-        |_: Context, requests: Requests<Bytes>| async move {
+        |_: Context, requests: Requests<Raw>| async move {
             sleep(secs(3600)).await;
             drop(requests);
-            Ok(Bytes::new())
+            Ok(Raw(""))
         },
     );
     let mut peer = served(server.build().unwrap());
@@ -73,7 +72,7 @@ async fn of_1_000_pings_that_wait_the_newest_is_answered() {
         timeout_nano: 0,
         metadata: &[],
     };
-    let request = encode_request(1, Flags::NONE, &head, &Raw(b"10000"));
+    let request = encode_request(1, Flags::NONE, &head, &Raw("10000"));
     peer.send(request.unwrap()).await;
     sleep(ms(1)).await;
     for number in 1..=1000 {
@@ -98,17 +97,17 @@ async fn a_payload_of_4_mib_passes_and_one_byte_more_costs_its_own_call() {
     let more = vec![7; MAX_PAYLOAD + 1];
     assert_eq!(MAX_PAYLOAD, 4 * MIB);
     let (client, mut peer) = client(64 << 10);
-    let call = client.bidi_stream_bytes(SERVICE, "Both");
+    let call = client.bidi_stream::<Raw, Raw>(SERVICE, "Both");
     let (mut sender, mut receiver) = call.await.unwrap();
     peer.request().await;
-    sender.send(&most).await.unwrap();
+    sender.send(&raw(&most)).await.unwrap();
     assert_eq!(peer.expect_data().await.2.len(), MAX_PAYLOAD);
-    let error = sender.send(&more).await.unwrap_err();
+    let error = sender.send(&raw(&more)).await.unwrap_err();
     assert!(matches!(error, Error::RequestTooLarge(_)), "{error}");
     for message in [&most, &more] {
         peer.send(junk(3, 1, Flags::NONE, message)).await;
     }
-    assert_eq!(receiver.next().await.unwrap().unwrap(), most);
+    assert_eq!(*receiver.next().await.unwrap().unwrap(), most);
     let error = receiver.next().await.unwrap().unwrap_err();
     assert!(matches!(error, Error::ResponseTooLarge(_)), "{error}");
 

@@ -2,24 +2,25 @@
 
 use tokio::time::timeout;
 use ttrpc_keepalive::wire::{Flags, MessageType};
-use ttrpc_keepalive::{Client, Error, LateOutcome};
+use ttrpc_keepalive::{Client, Error, LateOutcome, Raw};
 
 use super::support::*;
-use super::{MIB, client};
+use super::{MIB, client, raw};
 
 // row: requests waiting to be written
 #[tokio::test(start_paused = true)]
 async fn with_16_mib_unwritten_calls_and_messages_wait_within_their_timeouts() {
     let (client, mut peer) = client(4096);
-    let call = client.client_stream_bytes(SERVICE, "Up");
+    let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
     let (mut sender, _reply) = call.await.unwrap();
     peer.request().await;
     // The pipe has a part of the first, so that the 17th makes it more than 16 MiB.
     for _ in 0..17 {
-        let sent = timeout(secs(1), sender.send(&vec![0; MIB])).await;
+        let sent = timeout(secs(1), sender.send(&raw(vec![0; MIB]))).await;
         sent.expect("there is room").unwrap();
     }
-    let mut message = Box::pin(sender.send(b"x"));
+    let last = raw("x");
+    let mut message = Box::pin(sender.send(&last));
     poll_once(message.as_mut());
     assert!(
         say_within(&client, secs(1))
@@ -78,7 +79,7 @@ async fn at_64_mib_of_messages_of_all_streams_the_one_whose_message_comes_fails(
     // With the 64 bytes beside each message 63 fit.
     for number in 0..63 {
         if number % 9 == 0 {
-            let call = client.server_stream_bytes(SERVICE, "Down", b"");
+            let call = client.server_stream::<_, Raw>(SERVICE, "Down", &Raw(""));
             receivers.push(call.await.unwrap());
             peer.request().await;
         }
@@ -115,9 +116,9 @@ async fn nothing_is_left_of_ten_thousand_who_waited_and_were_dropped() {
     let client = Client::builder().outbox_limit(100).call_limit(2);
     let client = client.attach(here).unwrap();
     let mut peer = Peer::new(there);
-    let call = client.client_stream_bytes(SERVICE, "Up");
+    let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
     let (mut sender, reply) = call.await.unwrap();
-    sender.send(&[0; 200]).await.unwrap();
+    sender.send(&raw([0; 200])).await.unwrap();
     for _ in 0..100 {
         let mut calls: Vec<_> = (0..50).map(|_| Box::pin(say(&client))).collect();
         calls.iter_mut().for_each(|call| poll_once(call.as_mut()));
@@ -125,7 +126,7 @@ async fn nothing_is_left_of_ten_thousand_who_waited_and_were_dropped() {
         probes
             .iter_mut()
             .for_each(|probe| poll_once(probe.as_mut()));
-        poll_once(Box::pin(sender.send(&[0; 200])).as_mut());
+        poll_once(Box::pin(sender.send(&raw([0; 200]))).as_mut());
     }
     peer.answer_ping().await;
     assert_eq!(peer.request().await.0, 1);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context as TaskContext, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use tokio::time::{Sleep, sleep, timeout};
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, ping, ping_number};
@@ -16,15 +16,15 @@ use ttrpc_keepalive::{
 };
 
 use super::support::*;
-use super::{MIB, refused};
+use super::{MIB, raw, refused};
 
 /// `demo.Echo/Work` counts itself and never answers.
 fn endless() -> (ServerBuilder, Arc<AtomicUsize>) {
     let running = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&running);
-    let server = streams().unary_bytes("demo.Echo", "Work", move |_: Context, _: Bytes| {
+    let server = streams().unary("demo.Echo", "Work", move |_: Context, _: Raw| {
         counter.fetch_add(1, Ordering::Relaxed);
-        std::future::pending::<Result<Bytes, Status>>()
+        std::future::pending::<Result<Raw, Status>>()
     });
     (server, running)
 }
@@ -164,14 +164,14 @@ async fn behind_16_mib_that_wait_a_request_or_message_is_refused_at_once() {
 // row: messages of all streams that no handler has taken
 #[tokio::test(start_paused = true)]
 async fn at_64_mib_of_messages_of_all_streams_the_one_whose_message_comes_fails() {
-    let server = echo().client_stream_bytes(
+    let server = echo().client_stream(
         SERVICE,
         "Deaf",
-        |_: Context, mut requests: Requests<Bytes>| async move {
+        |_: Context, mut requests: Requests<Raw>| async move {
             sleep(secs(60)).await;
             requests.next().await;
             sleep(secs(3600)).await;
-            Ok(Bytes::new())
+            Ok(Raw(""))
         },
     );
     let mut peer = served(server.build().unwrap());
@@ -210,18 +210,18 @@ async fn with_more_than_16_mib_of_answers_owed_requests_are_not_read_and_message
     let (sent, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (called, counted) = (Arc::clone(&seen), Arc::clone(&sent));
     let server = echo()
-        .unary_bytes("demo.Echo", "Counted", move |_: Context, _: Bytes| {
+        .unary("demo.Echo", "Counted", move |_: Context, _: Raw| {
             called.fetch_add(1, Ordering::Relaxed);
-            async { Ok(Bytes::from(vec![0; MIB])) }
+            async { Ok(Raw(vec![0; MIB])) }
         })
-        .server_stream_bytes(
+        .server_stream(
             SERVICE,
             "Down",
-            move |_: Context, _: Bytes, mut out: Responses<[u8]>| {
+            move |_: Context, _: Raw, mut out: Responses<Raw>| {
                 let counted = Arc::clone(&counted);
                 async move {
                     for _ in 0..20 {
-                        out.send(&vec![0; MIB]).await?;
+                        out.send(&raw(vec![0; MIB])).await?;
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
                     Ok(())

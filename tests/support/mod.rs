@@ -31,7 +31,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{
-    Client, ClientBuilder, Code, ConnectionError, Context, Error, Server, ServerBuilder, Status,
+    Client, ClientBuilder, Code, ConnectionError, Context, Error, Raw, Server, ServerBuilder,
+    Status,
 };
 
 pub(crate) use bare::BarePeer;
@@ -53,6 +54,11 @@ pub(crate) fn text(value: &str) -> StringValue {
     let mut message = StringValue::new();
     message.value = value.to_owned();
     message
+}
+
+/// Bytes as a message.
+pub(crate) fn raw(bytes: impl AsRef<[u8]>) -> Raw {
+    Raw(Bytes::copy_from_slice(bytes.as_ref()))
 }
 
 /// `Say` answers at once, `Sleep` after so many milliseconds, `Panic` never, `Bytes` with the
@@ -80,14 +86,14 @@ pub(crate) fn echo() -> ServerBuilder {
                 Ok(q)
             },
         )
-        .unary_bytes(
+        .unary(
             "demo.Echo",
             "Bytes",
-            |_: Context, q: Bytes| async move { Ok(q) },
+            |_: Context, q: Raw| async move { Ok(q) },
         )
-        .unary_bytes("demo.Echo", "Large", |_: Context, q: Bytes| async move {
+        .unary("demo.Echo", "Large", |_: Context, q: Raw| async move {
             let size: usize = std::str::from_utf8(&q).unwrap().parse().unwrap();
-            Ok(Bytes::from(vec![7; size]))
+            Ok(Raw(vec![7; size]))
         })
 }
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::wire::{
@@ -35,35 +34,35 @@ fn server() -> Server {
         .waiting_limit(3)
         .stream_limit(150)
         .owed_limit(500)
-        .unary_bytes(SERVICE, "Say", |_: Context, q: Bytes| async move { Ok(q) })
-        .unary_bytes(SERVICE, "Sleep", |_: Context, q: Bytes| async move {
+        .unary(SERVICE, "Say", |_: Context, q: Raw| async move { Ok(q) })
+        .unary(SERVICE, "Sleep", |_: Context, q: Raw| async move {
             sleep(Duration::from_secs(1)).await;
             Ok(q)
         })
-        .client_stream_bytes(
+        .client_stream(
             SERVICE,
             "Up",
-            |_: Context, mut requests: Requests<Bytes>| async move {
+            |_: Context, mut requests: Requests<Raw>| async move {
                 while let Some(request) = requests.next().await {
                     request?;
                 }
-                Ok(Bytes::new())
+                Ok(Raw(""))
             },
         )
-        .server_stream_bytes(
+        .server_stream(
             SERVICE,
             "Down",
-            |_: Context, q: Bytes, mut responses: Responses<[u8]>| async move {
+            |_: Context, q: Raw, mut responses: Responses<Raw>| async move {
                 for _ in 0..q.len() {
                     responses.send(&q).await?;
                 }
                 Ok(())
             },
         )
-        .bidi_stream_bytes(
+        .bidi_stream(
             SERVICE,
             "Both",
-            |_: Context, mut requests: Requests<Bytes>, mut responses: Responses<[u8]>| async move {
+            |_: Context, mut requests: Requests<Raw>, mut responses: Responses<Raw>| async move {
                 while let Some(request) = requests.next().await {
                     responses.send(&request?).await?;
                 }

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use ttrpc_keepalive::{
-    Client, Context, Receiver, Reply, Requests, Responses, Sender, ServerBuilder, Status,
+    Client, Context, Raw, Receiver, Reply, Requests, Responses, Sender, ServerBuilder, Status,
 };
 
-use super::{echo, pair, text};
+use super::{echo, pair, raw, text};
 
 pub(crate) const SERVICE: &str = "demo.Stream";
 
@@ -45,12 +45,12 @@ pub(crate) fn streams() -> ServerBuilder {
                 Ok::<_, Status>(())
             },
         )
-        .server_stream_bytes(
+        .server_stream(
             SERVICE,
             "Flood",
-            |_: Context, _: Bytes, mut out: Responses<[u8]>| async move {
+            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
                 loop {
-                    out.send(&[7; 1024]).await?;
+                    out.send(&raw([7; 1024])).await?;
                 }
             },
         )

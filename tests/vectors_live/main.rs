@@ -12,7 +12,6 @@ mod scripts;
 #[path = "../support/mod.rs"]
 mod support;
 
-use bytes::Bytes;
 use files::{Vector, fits, vectors, wrong_answers};
 use protobuf::Message;
 use serde_json::{Value, json};
@@ -22,7 +21,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{MessageType, ping, pong};
-use ttrpc_keepalive::{Client, Error};
+use ttrpc_keepalive::{Client, Error, Raw};
 
 /// Plays the frames of a vector, and checks what comes back and whether the connection goes on.
 async fn play(vector: &Vector, peer: &mut Peer<DuplexStream>) {
@@ -82,13 +81,15 @@ async fn a_client_takes_each_vector_as_it_says() {
 }
 
 /// The call that the vectors describe.
-async fn call(client: Client) -> Result<Bytes, Error> {
+async fn call(client: Client) -> Result<Raw, Error> {
     let message = text("hi").write_to_bytes().unwrap();
-    client.call_bytes("demo.Echo", "Say", &message).await
+    client
+        .call::<_, Raw>("demo.Echo", "Say", &Raw(&message))
+        .await
 }
 
 /// How a call has ended, as the vectors say it.
-async fn ended(call: JoinHandle<Result<Bytes, Error>>) -> Value {
+async fn ended(call: JoinHandle<Result<Raw, Error>>) -> Value {
     if !call.is_finished() {
         return json!("waits");
     }

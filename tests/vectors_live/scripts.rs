@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -13,11 +12,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, Frame, MessageType, pong};
 use ttrpc_keepalive::{
-    Client, Context, Error, Peer, Receiver, Requests, Responses, Sender, Server, Status, Support,
+    Client, Context, Error, Peer, Raw, Receiver, Requests, Responses, Sender, Server, Status,
+    Support,
 };
 
 use crate::files::{Script, bytes, fits, frames, list, scripts, text, wrong_answers};
-use crate::support::{echo, ms};
+use crate::support::{echo, ms, raw};
 use crate::{call, ended};
 
 #[tokio::test(start_paused = true)]
@@ -39,10 +39,10 @@ enum Side {
 /// A client, and what it has begun.
 struct Caller {
     client: Client,
-    calls: Vec<JoinHandle<Result<Bytes, Error>>>,
-    sender: Option<Sender<[u8]>>,
+    calls: Vec<JoinHandle<Result<Raw, Error>>>,
+    sender: Option<Sender<Raw>>,
     /// Kept, or the client would be told that nobody takes what comes.
-    receiver: Option<Receiver<Bytes>>,
+    receiver: Option<Receiver<Raw>>,
 }
 
 async fn play(script: &Script) {
@@ -153,13 +153,16 @@ impl Caller {
         match (verb, value.as_str()) {
             ("call", Some("Say")) => self.calls.push(tokio::spawn(call(self.client.clone()))),
             ("call", Some("Chat")) => {
-                let opened = self.client.bidi_stream_bytes("demo.Echo", "Chat").await;
+                let opened = self
+                    .client
+                    .bidi_stream::<Raw, Raw>("demo.Echo", "Chat")
+                    .await;
                 let (sender, receiver) = opened.unwrap();
                 (self.sender, self.receiver) = (Some(sender), Some(receiver));
             }
             ("send", _) => {
                 let sender = self.sender.as_mut().unwrap();
-                sender.send(&bytes(value)).await.unwrap();
+                sender.send(&raw(bytes(value))).await.unwrap();
             }
             ("finish", _) => self.sender.take().unwrap().finish(),
             other => panic!("{other:?}"),
@@ -176,10 +179,10 @@ fn server(keepalive: Keepalive) -> Server {
             std::future::pending::<Result<StringValue, Status>>().await
         },
     );
-    let server = server.bidi_stream_bytes(
+    let server = server.bidi_stream(
         "demo.Echo",
         "Chat",
-        |_: Context, mut messages: Requests<Bytes>, mut out: Responses<[u8]>| async move {
+        |_: Context, mut messages: Requests<Raw>, mut out: Responses<Raw>| async move {
             while let Some(message) = messages.next().await {
                 out.send(&message?).await?;
             }

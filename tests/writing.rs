@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::Shortcut;
 use ttrpc_keepalive::wire::{Flags, MessageType, PING_STREAM_ID, ping, pong};
-use ttrpc_keepalive::{ByteStream, Client, DeadReason, State};
+use ttrpc_keepalive::{ByteStream, Client, DeadReason, State, Support};
 
 fn watch() -> Keepalive {
     Keepalive::every(secs(1)).timeout(secs(1))
@@ -447,6 +447,28 @@ async fn a_ping_that_the_stream_holds_back_is_held_against_nobody() {
     peer.answer_ping().await;
     assert_passed(start, ms(2400));
     assert_alive(&client);
+}
+
+// Whoever writes the first PING and the request behind it tells that they have left, and an answer may
+// come before he does.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_before_its_ping_is_known_to_have_left_decides_all_the_same() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let stream = Holding {
+        stream: here,
+        holds: Arc::new(AtomicBool::new(true)),
+    };
+    let client = Client::builder().attach(ByteStream::new(stream)).unwrap();
+    let mut peer = Peer::new(there);
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { say(&client).await }
+    });
+    peer.ping().await;
+    let (id, _) = peer.request().await;
+    peer.respond(id).await;
+    call.await.unwrap().unwrap();
+    assert_eq!(client.snapshot().support(), Support::No);
 }
 
 /// The twin: behind a buffer a peer that does not read must be found too.

@@ -221,10 +221,17 @@ fn request_progress(stream: &Stream<Call>, outbox: &Outbox) -> RequestProgress {
 }
 
 /// RFC KA-23: a response decides, and so does data of a stream, which may never see one.
-fn decide_support(machine: &mut Machine, now: Duration) {
-    if machine.support() == Support::Unknown {
-        machine.handle_response(now);
+///
+/// The first PING stands in front of all requests, so that either says that it has left. Who writes both
+/// is the last to tell that, and what came before he does would decide nothing.
+fn decide_support(now: Duration, machine: &mut Machine, outbox: &mut Outbox, first_ping: u64) {
+    if machine.support() != Support::Unknown {
+        return;
     }
+    if outbox.answer_ping(first_ping.saturating_add(1)) {
+        machine.handle_ping_flushed(now);
+    }
+    machine.handle_response(now);
 }
 
 /// Whether the socket was looked at when a call had run out of time.
@@ -276,13 +283,15 @@ impl Side for Calls {
         let State {
             streams,
             machine,
+            outbox,
+            first_ping,
             received,
             ..
         } = state;
         let Some(stream) = streams.get_mut(&id).filter(|stream| stream.open) else {
             return state.handle_late_data(now, id, flags, effects);
         };
-        decide_support(machine, now);
+        decide_support(now, machine, outbox, *first_ping);
         if !stream.inbox.takes_messages() {
             return state.fail(now, (id, flags), Error::UnexpectedData, effects);
         }
@@ -330,7 +339,7 @@ impl Side for Calls {
                     Some(stream) if stream.inbox.takes_messages() => error,
                     Some(_) => Error::UnexpectedData,
                 };
-                decide_support(&mut state.machine, now);
+                state.decide_support(now);
                 state.fail(now, (id, header.flags), error, effects);
             }
             _ => {}

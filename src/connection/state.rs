@@ -171,7 +171,7 @@ pub(crate) struct State<S: Side> {
     pub(super) echoes: bool,
     /// What the numbers of PINGs on this connection begin with. Nobody else uses them, so a PING that
     /// has one is an echo; by the numbers alone it might be the peer's own.
-    first_ping: u64,
+    pub(super) first_ping: u64,
     /// What was queued and not written at the end.
     unsent: Unsent,
     /// A way to write from the task of a handle.

@@ -6,12 +6,17 @@
 // is built with the release as it is, once slow and once stopped, and says what became of it.
 // docs/nri-step-0.md is about it. Linux only.
 //
+// Or it only makes the copy of a release with the lines in it, for a runtime that embeds it: the
+// containerd of nri/e2e does.
+//
 //	go run ./step0 FOLDER
+//	go run ./step0 -insert VERSION FOLDER
 package main
 
 import (
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -35,30 +40,32 @@ var (
 	proof []byte
 )
 
-// In 0.8.0 each request has the decision in itself, in 0.12.5 one function has it.
-var releases = []struct {
-	version string
-	lines   []insert.Lines
-}{
-	{"v0.8.0", []insert.Lines{
-		keep("createContainer", "nil, nil"),
-		keep("updateContainer", "nil, nil"),
-		keep("stopContainer", "nil, nil"),
-		keep("StateChange", "nil"),
-	}},
-	{"v0.12.5", []insert.Lines{
-		insert.Before(plugins, "dropsPlugin", "return !errors.Is", `
+// Up to 0.12.3 each request has the decision in itself, in 0.12.5 one function has it. 0.12.3 is what
+// containerd 2.4.2 embeds.
+var releases = map[string][]insert.Lines{
+	"v0.8.0": append(keep("nil, nil", "createContainer", "updateContainer", "stopContainer"),
+		keep("nil", "StateChange")...),
+	"v0.12.3": keep("nil, nil",
+		"runPodSandbox", "updatePodSandbox", "postUpdatePodSandbox", "stopPodSandbox", "removePodSandbox",
+		"createContainer", "postCreateContainer", "startContainer", "postStartContainer",
+		"updateContainer", "postUpdateContainer", "stopContainer", "removeContainer"),
+	"v0.12.5": {insert.Before(plugins, "dropsPlugin", "return !errors.Is", `
 if p.isLateOnly(err) {
 	return false
-}`),
-	}},
+}`)},
 }
 
-func keep(function, results string) insert.Lines {
-	return insert.Before(plugins, function, "isFatalError(err)", `
+// played are those that are played without a containerd.
+var played = []string{"v0.8.0", "v0.12.5"}
+
+func keep(results string, functions ...string) (all []insert.Lines) {
+	for _, function := range functions {
+		all = append(all, insert.Before(plugins, function, "isFatalError(err)", `
 if p.isLateOnly(err) {
 	return `+results+`
-}`)
+}`))
+	}
+	return all
 }
 
 // What is expected of a slow plugin and of a stopped one.
@@ -68,14 +75,19 @@ var expected = map[string]map[string]string{
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: step0 FOLDER")
+	only := flag.String("insert", "", "make a copy of this release with the lines in it, and play nothing")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		fmt.Fprintln(os.Stderr, "usage: step0 [-insert VERSION] FOLDER")
 		os.Exit(2)
 	}
 	var failed error
-	for _, release := range releases {
-		folder := filepath.Join(os.Args[1], release.version)
-		failed = errors.Join(failed, try(folder, release.version, release.lines))
+	if *only != "" {
+		failed = change(flag.Arg(0), *only)
+	} else {
+		for _, version := range played {
+			failed = errors.Join(failed, try(filepath.Join(flag.Arg(0), version), version))
+		}
 	}
 	if failed != nil {
 		fmt.Fprintln(os.Stderr, "step0:", failed)
@@ -83,26 +95,36 @@ func main() {
 	}
 }
 
-func try(folder, version string, lines []insert.Lines) error {
-	stock, changed := filepath.Join(folder, "stock"), filepath.Join(folder, "changed")
-	for _, copied := range []string{stock, changed} {
-		if err := insert.Copy(copied, module, version); err != nil {
-			return err
-		}
+// change makes a copy of a release with the lines in it.
+func change(folder, version string) error {
+	lines, ok := releases[version]
+	if !ok {
+		return fmt.Errorf("no lines for %s", version)
 	}
-	sum, err := insert.All(changed, lines)
+	if err := insert.Copy(folder, module, version); err != nil {
+		return err
+	}
+	sum, err := insert.All(folder, lines)
 	if err != nil {
 		return err
 	}
 	err = errors.Join(
-		os.WriteFile(filepath.Join(changed, "pkg/net/multiplex/read.go"), read, 0o644),
-		os.WriteFile(filepath.Join(changed, "pkg/adaptation/late.go"), late, 0o644),
+		os.WriteFile(filepath.Join(folder, "pkg/net/multiplex/read.go"), read, 0o644),
+		os.WriteFile(filepath.Join(folder, "pkg/adaptation/late.go"), late, 0o644),
 	)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("inserted in %s %s: %d lines; added: two files, %d lines of code\n",
 		module, version, sum, insert.CodeLines(read)+insert.CodeLines(late))
+	return nil
+}
+
+func try(folder, version string) error {
+	stock, changed := filepath.Join(folder, "stock"), filepath.Join(folder, "changed")
+	if err := errors.Join(insert.Copy(stock, module, version), change(changed, version)); err != nil {
+		return err
+	}
 	for _, copied := range []string{stock, changed} {
 		if err := build(copied); err != nil {
 			return err

@@ -9,6 +9,7 @@ mod raw;
 mod receipts;
 mod report;
 mod service;
+mod shim;
 mod table;
 mod to_go;
 
@@ -29,6 +30,8 @@ usage: interop run TARGET [NAMEPART]     all pairings, or those with this in the
        interop compat TARGET [--write]   measures the compatibility table and prints it,
                                          or writes it into RFC.md
        interop receipts TARGET [--write] the same of servers judged by what they read, for docs/judging.md
+       interop shim ADDRESS CONTAINER PID
+                                         a shim of containerd, judged in the same way; nri/e2e/run has one
        interop serve SOCKET [MS]         a server, until its input ends; asks its clients so often
        interop hold ADDRESS              a client that watches its server, and stays
 
@@ -45,6 +48,9 @@ async fn main() -> ExitCode {
         ["compat", target, "--write"] => compat(target, true).await.map(|()| true),
         ["receipts", target] => receipts(target, false).await.map(|()| true),
         ["receipts", target, "--write"] => receipts(target, true).await.map(|()| true),
+        ["shim", address, container, pid] => {
+            shim::judge(address, container, pid).await.map(|()| true)
+        }
         ["serve", socket] => serve(socket, Keepalive::on_demand()).await,
         ["serve", socket, interval] => match interval.parse() {
             Ok(interval) => serve(socket, judge::watched(interval)).await,

@@ -81,30 +81,9 @@ impl Process {
         answer.ok_or_else(|| format!("asked {line:?}, it says {said:?}").into())
     }
 
-    /// Stops it, as a debugger or a frozen machine would, and waits until all its threads are.
+    /// Stops it, and waits until all its threads are.
     pub(crate) async fn stop(&self) -> Result<()> {
-        self.signal(Signal::SIGSTOP)?;
-        for _ in 0..2000 {
-            if self.is_stopped() {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        Err("the process does not stop".into())
-    }
-
-    fn is_stopped(&self) -> bool {
-        let tasks = format!("/proc/{}/task", self.child.id().unwrap_or_default());
-        std::fs::read_dir(tasks).is_ok_and(|threads| {
-            threads.flatten().all(|thread| {
-                let stat = std::fs::read_to_string(thread.path().join("stat"));
-                // The state follows the name, which is in brackets.
-                let state = stat
-                    .ok()
-                    .and_then(|stat| Some(stat.rsplit_once(") ")?.1.to_owned()));
-                state.is_some_and(|state| state.starts_with('T'))
-            })
-        })
+        stop(self.pid()?).await
     }
 
     /// How many sockets it has open.
@@ -121,21 +100,49 @@ impl Process {
     }
 
     pub(crate) fn go_on(&self) -> Result<()> {
-        self.signal(Signal::SIGCONT)
+        go_on(self.pid()?)
     }
 
     pub(crate) fn kill(&self) -> Result<()> {
-        self.signal(Signal::SIGKILL)
+        Ok(signal::kill(self.pid()?, Signal::SIGKILL)?)
     }
 
-    fn signal(&self, signal: Signal) -> Result<()> {
+    fn pid(&self) -> Result<Pid> {
         let id = self.child.id().ok_or("the process has ended")?;
-        signal::kill(Pid::from_raw(i32::try_from(id)?), signal)?;
-        Ok(())
+        Ok(Pid::from_raw(i32::try_from(id)?))
     }
 
     /// What it has logged so far.
     pub(crate) fn logged(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
+}
+
+/// Stops a process, as a debugger or a frozen machine would, and waits until all its threads are.
+pub(crate) async fn stop(pid: Pid) -> Result<()> {
+    signal::kill(pid, Signal::SIGSTOP)?;
+    for _ in 0..2000 {
+        if is_stopped(pid) {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Err("the process does not stop".into())
+}
+
+pub(crate) fn go_on(pid: Pid) -> Result<()> {
+    Ok(signal::kill(pid, Signal::SIGCONT)?)
+}
+
+fn is_stopped(pid: Pid) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| {
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat"));
+            // The state follows the name, which is in brackets.
+            let state = stat
+                .ok()
+                .and_then(|stat| Some(stat.rsplit_once(") ")?.1.to_owned()));
+            state.is_some_and(|state| state.starts_with('T'))
+        })
+    })
 }

@@ -21,11 +21,11 @@ const PLACE: Place = Place {
 };
 
 /// The limit of a call, and how long its handler sleeps.
-const LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const LIMIT: Duration = Duration::from_secs(1);
 const ASLEEP: i64 = 3000;
 
 /// Late calls at one time.
-const MANY: usize = 64;
+pub(crate) const MANY: usize = 64;
 
 /// How much later than its limit a call may end, on a busy machine.
 const SLACK: Duration = Duration::from_millis(500);
@@ -142,7 +142,7 @@ fn late(client: &Client) -> Call<Int64Value> {
 }
 
 /// The verdict on its peer, if it came in time.
-async fn judged(call: Call<Int64Value>) -> Result<&'static str> {
+pub(crate) async fn judged(call: Call<Int64Value>) -> Result<&'static str> {
     let start = Instant::now();
     let Err(error) = call.await else {
         return Err("a call that was to be late was answered".into());

@@ -27,6 +27,10 @@ impl State<Calls> {
         Some(stream)
     }
 
+    pub(super) fn decide_support(&mut self, now: Duration) {
+        decide_support(now, &mut self.machine, &mut self.outbox, self.first_ping);
+    }
+
     /// A RESPONSE has come, or one that was too large was skipped.
     pub(super) fn handle_response(
         &mut self,
@@ -37,7 +41,7 @@ impl State<Calls> {
     ) {
         if id == PING_STREAM_ID {
             // RFC KA-25: the PING's own id. The peer does not know PING.
-            decide_support(&mut self.machine, now);
+            self.decide_support(now);
             return;
         }
         let was_sent = id % 2 == 1 && self.side.next_id.is_none_or(|next| id < next);
@@ -49,7 +53,7 @@ impl State<Calls> {
             });
             return;
         }
-        decide_support(&mut self.machine, now);
+        self.decide_support(now);
         if let Some(stream) = self.close_call(id) {
             effects.wake(stream.inbox.fail(end));
             let sends = stream.local != Local::Closed;

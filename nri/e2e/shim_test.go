@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"ttrpc-keepalive/e2e/node"
+)
+
+// A shim that runs a container knows no PING: it is judged by whether its process reads.
+
+var shims = newTable("docs/judging.md", "Written by `nri/e2e/run --write`.", `
+| server | its handler waits | 64 such calls | stopped while the handler waits | stopped before the request | continued | log |
+|---|---|---|---|---|---|---|`,
+	"| containerd 2.4.2's shim for runc | {runc} |")
+
+func TestPingTellsAStoppedShim(t *testing.T) {
+	shows := row(t, "ttrpc-ping asks the runc shim of a container")
+	n := node.Start(t, node.Options{})
+	pod := n.Pod("pod")
+	container := pod.Create("box")
+	pid, address := n.Shim(pod)
+
+	idle := asked(t, 0, `read in (\S+ \S+), does not know PING`, "-c", "3", "-i", "0.1", address)
+	node.Stop(t, pid)
+	stopped := asked(t, 1, `(unread for \S+ s.*stopped)`, "-c", "1", "-W", "1", address)
+	node.Must(t, syscall.Kill(pid, syscall.SIGCONT))
+	again := asked(t, 0, `read in (\S+ \S+), does not know PING`, "-c", "1", address)
+	claim(t, container.Stop() == nil, "containerd cannot stop the container")
+	shows("read in %s; stopped: %s; continued: read in %s", idle, stopped, again)
+}
+
+func TestShimIsJudgedByWhatItReads(t *testing.T) {
+	shows := row(t, "calls to the runc shim of a container")
+	n := node.Start(t, node.Options{})
+	pod := n.Pod("pod")
+	container := pod.Create("box")
+	pid, address := n.Shim(pod)
+	before := len(n.Containerd.With("level=error"))
+
+	judged := exec.Command(node.Program("interop"), "shim", address, container.ID, strconv.Itoa(pid))
+	text, err := judged.CombinedOutput()
+	cells := strings.TrimSpace(string(text))
+	claim(t, err == nil, "%v: %s", err, cells)
+	// What a shim logs is in containerd's log.
+	logged := "no line"
+	if lines := n.Containerd.With("level=error"); len(lines) > before {
+		logged = "some lines"
+	}
+	claim(t, container.Stop() == nil, "containerd cannot stop the container")
+	expected := "slow | slow | not reading | not reading | answers"
+	claim(t, cells == expected, "%s", cells)
+	cells += " | " + logged
+	shims.fill("runc", cells)
+	shows("%s", cells)
+}
+
+// asked runs ttrpc-ping, and returns what this has found in its output.
+func asked(t *testing.T, status int, pattern string, arguments ...string) string {
+	t.Helper()
+	command := exec.Command(node.Program("ttrpc-ping"), arguments...)
+	text, err := command.CombinedOutput()
+	claim(t, command.ProcessState.ExitCode() == status, "%v: %s", err, text)
+	found := regexp.MustCompile(pattern).FindSubmatch(text)
+	claim(t, found != nil, "no %q in: %s", pattern, text)
+	return string(found[1])
+}

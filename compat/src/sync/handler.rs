@@ -1,0 +1,143 @@
+//! Handlers, and what they are told.
+
+use std::collections::HashMap;
+use std::os::fd::RawFd;
+use std::sync::{Arc, mpsc};
+
+use bytes::Bytes;
+use crossbeam::channel::{self, Receiver};
+use protobuf::Message as _;
+use ttrpc_keepalive::{self as native, Context};
+
+use crate::convert::{Called, answer, native_status, request};
+use crate::error::{Error, Result};
+use crate::proto::{MessageHeader, Request, Response};
+
+/// What a handler is told of its call, and what it answers by.
+#[derive(Debug)]
+pub struct TtrpcContext {
+    /// -1: the connection is driven by another thread, and its descriptor is not a handler's to use.
+    pub fd: RawFd,
+    /// Disconnected when the connection has ended.
+    pub cancel_rx: Receiver<()>,
+    /// The header of the request; of it the stream id and the type.
+    pub mh: MessageHeader,
+    /// What takes the one response, encoded.
+    pub res_tx: mpsc::Sender<(MessageHeader, Vec<u8>)>,
+    /// Values by key.
+    pub metadata: HashMap<String, Vec<String>>,
+    /// What is left of the caller's time when the handler begins, in nanoseconds; 0 if it has none.
+    pub timeout_nano: i64,
+    /// Nothing: there are no hooks of connections here.
+    #[cfg(feature = "v0_10")]
+    pub conn_ctx: Arc<ConnectionContext>,
+}
+
+/// Stands for what hooks of a connection have found. There are none here.
+#[cfg(feature = "v0_10")]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ConnectionContext {}
+
+impl TtrpcContext {
+    /// Answers the call.
+    ///
+    /// # Errors
+    ///
+    /// If nobody waits for the answer any more.
+    pub fn respond(&self, stream_id: u32, res: Response) -> Result<()> {
+        response_to_channel(stream_id, res, self.res_tx.clone())
+    }
+}
+
+/// A unary method. Generated code implements it.
+pub trait MethodHandler {
+    /// Handles a request, and answers it by the context.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be answered otherwise: the caller is told by UNKNOWN.
+    fn handler(&self, ctx: TtrpcContext, req: Request) -> Result<()>;
+}
+
+/// Answers a call by what is in its context.
+///
+/// # Errors
+///
+/// If nobody waits for the answer any more.
+pub fn response_to_channel(
+    stream_id: u32,
+    res: Response,
+    tx: mpsc::Sender<(MessageHeader, Vec<u8>)>,
+) -> Result<()> {
+    let encoded = res.write_to_bytes();
+    let encoded = encoded.map_err(crate::err_to_others!(e, ""))?;
+    // What is larger is refused when it is sent.
+    let length = u32::try_from(encoded.len()).unwrap_or(u32::MAX);
+    let header = MessageHeader::new_response(stream_id, length);
+    tx.send((header, encoded))
+        .map_err(crate::err_to_others!(e, "Send response to channel error "))
+}
+
+/// The same, with what hooks have found.
+///
+/// # Errors
+///
+/// The same.
+#[cfg(feature = "v0_10")]
+pub fn send_response(
+    stream_id: u32,
+    res: Response,
+    tx: mpsc::Sender<(MessageHeader, Vec<u8>)>,
+    _ctx: &ConnectionContext,
+) -> Result<()> {
+    response_to_channel(stream_id, res, tx)
+}
+
+/// Runs a handler on a thread of its own.
+pub(super) async fn run(
+    handler: Arc<dyn MethodHandler + Send + Sync>,
+    context: Context,
+    payload: Bytes,
+) -> std::result::Result<Bytes, native::Status> {
+    let called = Called::of(&context);
+    let request = request(&context, &called, payload);
+    let (res_tx, responses) = mpsc::channel();
+    let (connected, cancel_rx) = channel::bounded(0);
+    let ctx = TtrpcContext {
+        fd: -1,
+        cancel_rx,
+        mh: called.header,
+        res_tx,
+        metadata: called.metadata,
+        timeout_nano: called.timeout_nano,
+        #[cfg(feature = "v0_10")]
+        conn_ctx: Arc::default(),
+    };
+    let mut running = tokio::task::spawn_blocking(move || {
+        handler.handler(ctx, request)?;
+        // It may have given its context to another thread, which answers later.
+        let (_, response) = responses
+            .recv()
+            .map_err(|_| Error::Others("the handler has ended without an answer".to_owned()))?;
+        Response::parse_from_bytes(&response).map_err(crate::err_to_others!(e, ""))
+    });
+    let ended = tokio::select! {
+        ended = &mut running => ended,
+        _ = context.cancelled() => {
+            drop(connected);
+            running.await
+        }
+    };
+    match ended {
+        Ok(Ok(response)) => answer(Ok(response)),
+        Ok(Err(error)) => {
+            let status = Response::from(error).status.unwrap_or_default();
+            Err(native_status(status))
+        }
+        Err(_) => Err(native::Status::new(
+            native::Code::INTERNAL,
+            "the handler panicked",
+        )),
+    }
+}

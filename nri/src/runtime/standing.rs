@@ -194,7 +194,13 @@ mod tests {
         let no_support = Verdict::Unknown(Unknown::NoSupport);
         let table = [
             // (verdict, its answer may come, the peer) -> standing, what is to be done
-            (Verdict::Slow, true, Peer::Alive, aside(Verdict::Slow, 1, true), Step::Nothing),
+            (
+                Verdict::Slow,
+                true,
+                Peer::Alive,
+                aside(Verdict::Slow, 1, true),
+                Step::Nothing,
+            ),
             (
                 Verdict::HandlersStalled,
                 true,
@@ -224,16 +230,44 @@ mod tests {
                 aside(Verdict::NotReading, 0, true),
                 Step::Nothing,
             ),
-            (too_early, true, Peer::Doubtful, aside(too_early, 1, true), Step::Nothing),
+            (
+                too_early,
+                true,
+                Peer::Doubtful,
+                aside(too_early, 1, true),
+                Step::Nothing,
+            ),
             // An old plugin, over a stream that tells nothing.
-            (no_support, true, Peer::Alive, aside(no_support, 1, true), Step::Nothing),
+            (
+                no_support,
+                true,
+                Peer::Alive,
+                aside(no_support, 1, true),
+                Step::Nothing,
+            ),
             // The fault is on this side.
-            (Verdict::LocalStall, true, Peer::Alive, Standing::Serving, Step::Nothing),
-            (Verdict::NotSent, false, Peer::Alive, Standing::Serving, Step::Nothing),
+            (
+                Verdict::LocalStall,
+                true,
+                Peer::Alive,
+                Standing::Serving,
+                Step::Nothing,
+            ),
+            (
+                Verdict::NotSent,
+                false,
+                Peer::Alive,
+                Standing::Serving,
+                Step::Nothing,
+            ),
         ];
         for (verdict, awaited, peer, standing, step) in table {
             let mut plugin = Standing::Serving;
-            assert_eq!(plugin.handle_late(verdict, awaited, peer), step, "{verdict:?}");
+            assert_eq!(
+                plugin.handle_late(verdict, awaited, peer),
+                step,
+                "{verdict:?}"
+            );
             assert_eq!(plugin, standing, "{verdict:?}");
         }
     }

@@ -4,7 +4,8 @@ use super::keyed::{Keyed, Wishes, apply, apply_env, apply_map, collect, collect_
 use super::owners::{Claims, Conflict};
 use super::resources::{self, claim_set, replace, replace_text};
 use crate::api::{
-    Container, ContainerAdjustment, Field, Hooks, LinuxContainer, LinuxContainerAdjustment, LinuxRdt,
+    Container, ContainerAdjustment, Field, Hooks, LinuxContainer, LinuxContainerAdjustment,
+    LinuxRdt,
 };
 
 /// Claims all that is set, and gives up what is removed.
@@ -38,22 +39,22 @@ pub(super) fn claim(
     Ok(())
 }
 
-fn claim_linux(
-    linux: &LinuxContainerAdjustment,
-    claims: &mut Claims<'_>,
-) -> Result<(), Conflict> {
+fn claim_linux(linux: &LinuxContainerAdjustment, claims: &mut Claims<'_>) -> Result<(), Conflict> {
     claim_list(Field::Devices, &linux.devices, claims)?;
     if let Some(resources) = linux.resources.as_ref() {
         resources::claim(resources, claims)?;
     }
-    claim_set(claims, &[
-        (Field::CgroupsPath, !linux.cgroups_path.is_empty()),
-        (Field::OomScoreAdj, linux.oom_score_adj.is_some()),
-        (Field::IoPriority, linux.io_priority.is_some()),
-        (Field::SeccompPolicy, linux.seccomp_policy.is_some()),
-        (Field::LinuxSched, linux.scheduler.is_some()),
-        (Field::MemoryPolicy, linux.memory_policy.is_some()),
-    ])?;
+    claim_set(
+        claims,
+        &[
+            (Field::CgroupsPath, !linux.cgroups_path.is_empty()),
+            (Field::OomScoreAdj, linux.oom_score_adj.is_some()),
+            (Field::IoPriority, linux.io_priority.is_some()),
+            (Field::SeccompPolicy, linux.seccomp_policy.is_some()),
+            (Field::LinuxSched, linux.scheduler.is_some()),
+            (Field::MemoryPolicy, linux.memory_policy.is_some()),
+        ],
+    )?;
     // A namespace that one plugin removes is not another's to set: it is claimed either way.
     for namespace in &linux.namespaces {
         claims.entry(Field::Namespace, namespace.key())?;
@@ -151,7 +152,9 @@ pub(super) fn apply_to(from: &ContainerAdjustment, container: &mut Container) {
         add_hooks(hooks, container.hooks.mut_or_insert_default());
     }
     for limit in &from.rlimits {
-        container.rlimits.retain(|before| before.type_ != limit.type_);
+        container
+            .rlimits
+            .retain(|before| before.type_ != limit.type_);
         container.rlimits.push(limit.clone());
     }
     if let Some(from) = from.linux.as_ref() {
@@ -208,7 +211,8 @@ fn has_hooks(hooks: &Hooks) -> bool {
 
 fn add_hooks(from: &Hooks, into: &mut Hooks) {
     into.prestart.extend(from.prestart.iter().cloned());
-    into.create_runtime.extend(from.create_runtime.iter().cloned());
+    into.create_runtime
+        .extend(from.create_runtime.iter().cloned());
     into.create_container
         .extend(from.create_container.iter().cloned());
     into.start_container

@@ -20,7 +20,7 @@ pub(super) trait Keyed {
     fn raw_key(&self) -> &str;
 
     fn key(&self) -> &str {
-        removed(self.raw_key()).unwrap_or(self.raw_key())
+        removed(self.raw_key()).unwrap_or_else(|| self.raw_key())
     }
 
     fn is_removal(&self) -> bool {
@@ -93,8 +93,7 @@ pub(super) fn collect<T: Keyed + Clone>(from: &[T], into: &mut Vec<T>) {
     let wishes = Wishes::of_list(from);
     into.retain(|entry| !wishes.touches(entry.key()));
     into.extend(from.iter().filter(|entry| !entry.is_removal()).cloned());
-    let only_removed =
-        |entry: &&T| entry.is_removal() && !wishes.set.contains(entry.key());
+    let only_removed = |entry: &&T| entry.is_removal() && !wishes.set.contains(entry.key());
     into.extend(from.iter().filter(only_removed).cloned());
 }
 

@@ -19,42 +19,51 @@ pub(super) fn claim(resources: &LinuxResources, claims: &mut Claims<'_>) -> Resu
     for key in resources.unified.keys() {
         claims.entry(Field::CgroupsUnified, key)?;
     }
-    claim_set(claims, &[
-        (Field::BlockioClass, resources.blockio_class.is_some()),
-        (Field::RdtClass, resources.rdt_class.is_some()),
-        (Field::PidsLimit, resources.pids.is_some()),
-    ])
+    claim_set(
+        claims,
+        &[
+            (Field::BlockioClass, resources.blockio_class.is_some()),
+            (Field::RdtClass, resources.rdt_class.is_some()),
+            (Field::PidsLimit, resources.pids.is_some()),
+        ],
+    )
 }
 
 fn claim_memory(memory: &LinuxMemory, claims: &mut Claims<'_>) -> Result<(), Conflict> {
-    claim_set(claims, &[
-        (Field::MemLimit, memory.limit.is_some()),
-        (Field::MemReservation, memory.reservation.is_some()),
-        (Field::MemSwapLimit, memory.swap.is_some()),
-        (Field::MemKernelLimit, memory.kernel.is_some()),
-        (Field::MemTCPLimit, memory.kernel_tcp.is_some()),
-        (Field::MemSwappiness, memory.swappiness.is_some()),
-        (Field::MemDisableOomKiller, memory.disable_oom_killer.is_some()),
-        (Field::MemUseHierarchy, memory.use_hierarchy.is_some()),
-    ])
+    claim_set(
+        claims,
+        &[
+            (Field::MemLimit, memory.limit.is_some()),
+            (Field::MemReservation, memory.reservation.is_some()),
+            (Field::MemSwapLimit, memory.swap.is_some()),
+            (Field::MemKernelLimit, memory.kernel.is_some()),
+            (Field::MemTCPLimit, memory.kernel_tcp.is_some()),
+            (Field::MemSwappiness, memory.swappiness.is_some()),
+            (
+                Field::MemDisableOomKiller,
+                memory.disable_oom_killer.is_some(),
+            ),
+            (Field::MemUseHierarchy, memory.use_hierarchy.is_some()),
+        ],
+    )
 }
 
 fn claim_cpu(cpu: &LinuxCPU, claims: &mut Claims<'_>) -> Result<(), Conflict> {
-    claim_set(claims, &[
-        (Field::CPUShares, cpu.shares.is_some()),
-        (Field::CPUQuota, cpu.quota.is_some()),
-        (Field::CPUPeriod, cpu.period.is_some()),
-        (Field::CPURealtimeRuntime, cpu.realtime_runtime.is_some()),
-        (Field::CPURealtimePeriod, cpu.realtime_period.is_some()),
-        (Field::CPUSetCPUs, !cpu.cpus.is_empty()),
-        (Field::CPUSetMems, !cpu.mems.is_empty()),
-    ])
+    claim_set(
+        claims,
+        &[
+            (Field::CPUShares, cpu.shares.is_some()),
+            (Field::CPUQuota, cpu.quota.is_some()),
+            (Field::CPUPeriod, cpu.period.is_some()),
+            (Field::CPURealtimeRuntime, cpu.realtime_runtime.is_some()),
+            (Field::CPURealtimePeriod, cpu.realtime_period.is_some()),
+            (Field::CPUSetCPUs, !cpu.cpus.is_empty()),
+            (Field::CPUSetMems, !cpu.mems.is_empty()),
+        ],
+    )
 }
 
-pub(super) fn claim_set(
-    claims: &mut Claims<'_>,
-    fields: &[(Field, bool)],
-) -> Result<(), Conflict> {
+pub(super) fn claim_set(claims: &mut Claims<'_>, fields: &[(Field, bool)]) -> Result<(), Conflict> {
     for (field, is_set) in fields {
         if *is_set {
             claims.simple(*field)?;

@@ -30,7 +30,10 @@ fn create(container: &str, answers: &[&str]) -> Result<Creation, Conflict> {
 const TOGETHER: &[(&str, &[&str], &str, &str)] = &[
     (
         "env: 'A=1'",
-        &["adjust { env { key: 'B' value: '2' } }", "adjust { env { key: 'C' value: '3' } }"],
+        &[
+            "adjust { env { key: 'B' value: '2' } }",
+            "adjust { env { key: 'C' value: '3' } }",
+        ],
         "env { key: 'B' value: '2' } env { key: 'C' value: '3' }",
         "env: 'A=1' env: 'B=2' env: 'C=3'",
     ),
@@ -78,7 +81,10 @@ const TOGETHER: &[(&str, &[&str], &str, &str)] = &[
     ),
     (
         "args: 'sh'",
-        &["adjust { args: 'a' }", "adjust { args: '' args: 'b' args: 'c' }"],
+        &[
+            "adjust { args: 'a' }",
+            "adjust { args: '' args: 'b' args: 'c' }",
+        ],
         "args: 'b' args: 'c'",
         "args: 'b' args: 'c'",
     ),
@@ -104,7 +110,10 @@ const TOGETHER: &[(&str, &[&str], &str, &str)] = &[
     ),
     (
         "linux { rdt { clos_id { value: 'old' } } }",
-        &["adjust { linux { rdt { clos_id { value: 'a' } } } }", "adjust { linux { rdt { remove: true } } }"],
+        &[
+            "adjust { linux { rdt { clos_id { value: 'a' } } } }",
+            "adjust { linux { rdt { remove: true } } }",
+        ],
         "linux { rdt { remove: true } }",
         "linux { rdt { } }",
     ),
@@ -239,17 +248,22 @@ fn an_update_whose_failure_is_to_be_ignored_is_left_out_whole() {
 fn an_updated_container_gets_what_the_runtime_wanted_and_plugins_changed() {
     let container: Container = text("id: 'c'");
     let wanted = text("memory { limit { value: 1 } } cpu { cpus: '0' }");
-    let mut update = Update::new(PodSandbox::new(), container, wanted);
+    let mut update = Updating::new(PodSandbox::new(), container, wanted);
     let changed = "update { container_id: 'd' linux { resources { pids { limit: 1 } } } } \
                    update { container_id: 'c' linux { resources { memory { limit { value: 2 } } } } }";
     update.add(&text(changed), "10-a").unwrap();
     let expected: LinuxResources = text("memory { limit { value: 2 } } cpu { cpus: '0' }");
     assert_eq!(*update.request().linux_resources, expected);
-    let again = "update { container_id: 'c' linux { resources { memory { limit { value: 3 } } } } }";
+    let again =
+        "update { container_id: 'c' linux { resources { memory { limit { value: 3 } } } } }";
     assert!(update.add(&text(again), "20-b").is_err());
     let updated = update.finish();
     assert_eq!(updated.resources, expected);
-    let others: Vec<_> = updated.updates.iter().map(|update| &*update.container_id).collect();
+    let others: Vec<_> = updated
+        .updates
+        .iter()
+        .map(|update| &*update.container_id)
+        .collect();
     assert_eq!(others, ["d"]);
 }
 
@@ -281,8 +295,12 @@ fn adjustments() -> impl Strategy<Value = String> {
     let keyed = (mark, key, 0..9).prop_flat_map(|(mark, key, value)| {
         prop_oneof![
             Just(format!("env {{ key: '{mark}{key}' value: '{value}' }}")),
-            Just(format!("annotations {{ key: '{mark}{key}' value: '{value}' }}")),
-            Just(format!("mounts {{ destination: '{mark}{key}' source: '{value}' }}")),
+            Just(format!(
+                "annotations {{ key: '{mark}{key}' value: '{value}' }}"
+            )),
+            Just(format!(
+                "mounts {{ destination: '{mark}{key}' source: '{value}' }}"
+            )),
             Just(format!(
                 "linux {{ devices {{ path: '{mark}{key}' major: {value} }} }}"
             )),
@@ -292,7 +310,9 @@ fn adjustments() -> impl Strategy<Value = String> {
             Just(format!(
                 "linux {{ net_devices {{ key: '{mark}{key}' value {{ name: '{value}' }} }} }}"
             )),
-            Just(format!("linux {{ namespaces {{ type: '{mark}{key}' path: '{value}' }} }}")),
+            Just(format!(
+                "linux {{ namespaces {{ type: '{mark}{key}' path: '{value}' }} }}"
+            )),
         ]
     });
     let single = (0..9).prop_flat_map(|value| {
@@ -303,9 +323,13 @@ fn adjustments() -> impl Strategy<Value = String> {
             Just(format!(
                 "linux {{ resources {{ memory {{ limit {{ value: {value} }} }} }} }}"
             )),
-            Just(format!("linux {{ resources {{ cpu {{ mems: '{value}' }} }} }}")),
+            Just(format!(
+                "linux {{ resources {{ cpu {{ mems: '{value}' }} }} }}"
+            )),
             Just("linux { rdt { remove: true } }".to_owned()),
-            Just(format!("linux {{ rdt {{ clos_id {{ value: '{value}' }} }} }}")),
+            Just(format!(
+                "linux {{ rdt {{ clos_id {{ value: '{value}' }} }} }}"
+            )),
         ]
     });
     prop::collection::vec(prop_oneof![4 => keyed, 1 => single], 0..5).prop_map(|parts| {
@@ -313,7 +337,9 @@ fn adjustments() -> impl Strategy<Value = String> {
         let mut whole = ContainerAdjustment::new();
         for part in parts {
             let part: ContainerAdjustment = text(&part);
-            whole.merge_from_bytes(&part.write_to_bytes().unwrap()).unwrap();
+            whole
+                .merge_from_bytes(&part.write_to_bytes().unwrap())
+                .unwrap();
         }
         print_to_string(&whole)
     })
@@ -330,7 +356,9 @@ fn container() -> Container {
 /// Lists in an order that does not depend on who came first.
 fn sorted(mut container: Container) -> Container {
     container.env.sort();
-    container.mounts.sort_by(|a, b| a.destination.cmp(&b.destination));
+    container
+        .mounts
+        .sort_by(|a, b| a.destination.cmp(&b.destination));
     let linux = container.linux.mut_or_insert_default();
     linux.devices.sort_by(|a, b| a.path.cmp(&b.path));
     linux.namespaces.sort_by(|a, b| a.type_.cmp(&b.type_));

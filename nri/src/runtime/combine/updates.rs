@@ -21,7 +21,8 @@ impl Updates {
     ) -> Result<(), Conflict> {
         if let Some(resources) = update.linux.resources.as_ref() {
             let before = update.ignore_failure.then(|| owners.clone());
-            let claimed = resources::claim(resources, &mut owners.claims(&update.container_id, plugin));
+            let claimed =
+                resources::claim(resources, &mut owners.claims(&update.container_id, plugin));
             match (claimed, before) {
                 (Ok(()), _) => {}
                 (Err(_), Some(before)) => {
@@ -42,7 +43,10 @@ impl Updates {
 
     fn of(&mut self, update: &ContainerUpdate) -> &mut ContainerUpdate {
         let id = &update.container_id;
-        let place = self.updates.iter().position(|known| known.container_id == *id);
+        let place = self
+            .updates
+            .iter()
+            .position(|known| known.container_id == *id);
         let place = place.unwrap_or_else(|| {
             let mut new = ContainerUpdate::new();
             id.clone_into(&mut new.container_id);

@@ -2,6 +2,7 @@
 //! containers.
 //!
 //! - [`multiplexer`]: the two connections on one socket.
+//! - [`runtime`]: who tells plugins of events, and asks them.
 //! - [`api`] has the messages and [`services`] the two services of the protocol,
 //!   `nri.pkg.api.v1alpha1`, as of release 0.12.5.
 
@@ -17,9 +18,9 @@
     reason = "lints are for code that is written"
 )]
 mod generated;
-pub mod runtime;
 
 pub mod multiplexer;
+pub mod runtime;
 
 pub use generated::api;
 pub use generated::api_ttrpc as services;

@@ -20,7 +20,7 @@ pub(super) trait Keyed {
     fn raw_key(&self) -> &str;
 
     fn key(&self) -> &str {
-        removed(self.raw_key()).unwrap_or(self.raw_key())
+        removed(self.raw_key()).unwrap_or_else(|| self.raw_key())
     }
 
     fn is_removal(&self) -> bool {

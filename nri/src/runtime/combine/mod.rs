@@ -37,13 +37,19 @@ pub(crate) struct Creation {
     owners: Owners,
 }
 
-/// What came of a creation.
-#[derive(Clone, Debug)]
-pub(crate) struct Created {
-    pub(crate) adjustment: ContainerAdjustment,
-    pub(crate) updates: Vec<ContainerUpdate>,
-    pub(crate) evictions: Vec<ContainerEviction>,
-    pub(crate) owners: OwningPlugins,
+/// What all plugins together want of a container that is being created, and of others.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Adjustment {
+    /// Of the new container. What is to be removed is marked by a `-` in front of its key, whichever field
+    /// it is; what is set replaces what was there under the same key.
+    pub adjustment: ContainerAdjustment,
+    /// Of others, one a container.
+    pub updates: Vec<ContainerUpdate>,
+    /// Containers that are to be ended.
+    pub evictions: Vec<ContainerEviction>,
+    /// Which plugin wants what.
+    pub owners: OwningPlugins,
 }
 
 impl Creation {
@@ -107,8 +113,8 @@ impl Creation {
         request
     }
 
-    pub(crate) fn finish(self) -> Created {
-        Created {
+    pub(crate) fn finish(self) -> Adjustment {
+        Adjustment {
             adjustment: self.adjustment,
             updates: self.updates.into_all(),
             evictions: self.evictions,
@@ -119,7 +125,7 @@ impl Creation {
 
 /// The update of a container, while its plugins are asked one after another.
 #[derive(Clone, Debug)]
-pub(crate) struct Update {
+pub(crate) struct Updating {
     request: UpdateContainerRequest,
     /// The resources that the runtime wants to set.
     wanted: LinuxResources,
@@ -128,15 +134,19 @@ pub(crate) struct Update {
     owners: Owners,
 }
 
-/// What came of an update.
-#[derive(Clone, Debug)]
-pub(crate) struct Updated {
-    pub(crate) resources: LinuxResources,
-    pub(crate) updates: Vec<ContainerUpdate>,
-    pub(crate) evictions: Vec<ContainerEviction>,
+/// What all plugins together make of the update of a container.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Update {
+    /// What the container is to get: what the runtime wanted, as plugins have changed it.
+    pub resources: LinuxResources,
+    /// Updates of others, one a container.
+    pub updates: Vec<ContainerUpdate>,
+    /// Containers that are to be ended.
+    pub evictions: Vec<ContainerEviction>,
 }
 
-impl Update {
+impl Updating {
     pub(crate) fn new(pod: PodSandbox, container: Container, wanted: LinuxResources) -> Self {
         let mut request = UpdateContainerRequest::new();
         request.pod = Some(pod).into();
@@ -178,12 +188,12 @@ impl Update {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> Updated {
+    pub(crate) fn finish(mut self) -> Update {
         let mut resources = self.wanted;
         if let Some(changes) = self.updates.take(&self.request.container.id) {
             resources::overlay(&changes, &mut resources);
         }
-        Updated {
+        Update {
             resources,
             updates: self.updates.into_all(),
             evictions: self.evictions,
@@ -193,12 +203,12 @@ impl Update {
 
 /// The end of a container, while its plugins are asked one after another.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop {
+pub(crate) struct Stopping {
     updates: Updates,
     owners: Owners,
 }
 
-impl Stop {
+impl Stopping {
     /// Adds the answer of one plugin.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::fmt;
 
 use protobuf::Enum;
 
-use crate::api::{CompoundFieldOwners, Field, FieldOwners, OwningPlugins};
+use crate::api::{Field, FieldOwners, OwningPlugins};
 
 /// Two plugins want different things, so that neither can be had.
 ///
@@ -151,10 +151,7 @@ impl Owners {
                         owners.simple.insert(*field, owner.name());
                     }
                     Some(key) => {
-                        let entries = owners
-                            .compound
-                            .entry(*field)
-                            .or_insert_with(CompoundFieldOwners::new);
+                        let entries = owners.compound.entry(*field).or_default();
                         entries.owners.insert(key.clone(), owner.name());
                     }
                 }

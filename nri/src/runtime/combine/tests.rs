@@ -248,7 +248,7 @@ fn an_update_whose_failure_is_to_be_ignored_is_left_out_whole() {
 fn an_updated_container_gets_what_the_runtime_wanted_and_plugins_changed() {
     let container: Container = text("id: 'c'");
     let wanted = text("memory { limit { value: 1 } } cpu { cpus: '0' }");
-    let mut update = Update::new(PodSandbox::new(), container, wanted);
+    let mut update = Updating::new(PodSandbox::new(), container, wanted);
     let changed = "update { container_id: 'd' linux { resources { pids { limit: 1 } } } } \
                    update { container_id: 'c' linux { resources { memory { limit { value: 2 } } } } }";
     update.add(&text(changed), "10-a").unwrap();

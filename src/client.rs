@@ -197,7 +197,7 @@ impl Client {
     /// # let client = Client::builder().attach(here)?;
     /// # let line = StringValue::new();
     /// let call = client.client_stream::<StringValue, StringValue>("demo.Log", "Put");
-    /// let (mut lines, _reply) = call.await?;
+    /// let (lines, _reply) = call.await?;
     /// lines.send(&line).await?;
     /// lines.finish();
     /// client.close().await?; // all is sent, or the error says how much is not

@@ -183,7 +183,7 @@
 //!     .bidi_stream(
 //!         "demo.Echo",
 //!         "Converse",
-//!         |_: Context, mut requests: Requests<StringValue>, mut responses: Responses<StringValue>| async move {
+//!         |_: Context, mut requests: Requests<StringValue>, responses: Responses<StringValue>| async move {
 //!             while let Some(request) = requests.next().await {
 //!                 responses.send(&request?).await?;
 //!             }
@@ -195,7 +195,7 @@
 //! # tokio::spawn(async move { server.serve_connection(there).await });
 //! # let client = Client::builder().attach(here)?;
 //! let call = client.bidi_stream::<StringValue, StringValue>("demo.Echo", "Converse");
-//! let (mut sender, mut receiver) = call.await?;
+//! let (sender, mut receiver) = call.await?;
 //! # let mut hello = StringValue::new();
 //! # hello.value = "hello".into();
 //! sender.send(&hello).await?;

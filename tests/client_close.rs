@@ -51,7 +51,7 @@ async fn put(client: &Client) -> (Sender<StringValue>, Reply<StringValue>) {
 
 /// Queues so many lines, and keeps nothing.
 async fn put_lines(client: &Client, lines: usize, size: usize) {
-    let (mut sender, reply) = put(client).await;
+    let (sender, reply) = put(client).await;
     let line = text(&"x".repeat(size));
     for _ in 0..lines {
         sender.send(&line).await.unwrap();
@@ -147,7 +147,7 @@ async fn what_is_not_sent_since_the_peer_has_gone_is_told_with_the_reason() {
 async fn nothing_more_is_let_in() {
     let builder = Client::builder().keepalive(Keepalive::off());
     let (client, mut peer) = attached(builder.call_limit(2).outbox_limit(20_000), 4096);
-    let (mut sender, reply) = put(&client).await;
+    let (sender, reply) = put(&client).await;
     let large = text(&"x".repeat(20_000));
     sender.send(&large).await.unwrap();
     let open = tokio::spawn({
@@ -286,7 +286,7 @@ fn closing_ends_in_time_although_no_driver_runs() {
     });
     let ended = here.block_on(async {
         let call = client.client_stream::<Raw, Raw>("demo.Log", "Put");
-        let (mut sender, _reply) = call.await.unwrap();
+        let (sender, _reply) = call.await.unwrap();
         sender.send(&raw("line")).await.unwrap();
         drop(sender);
         timeout(secs(5), client.close().timeout(ms(100))).await

@@ -57,7 +57,7 @@ fn counting() -> Server {
             "CountStream",
             move |context: Context,
                   mut requests: Requests<Raw>,
-                  mut responses: Responses<Raw>| {
+                  responses: Responses<Raw>| {
                 async move {
                     while requests.next().await.is_some() {
                         responses.send(&raw(count(&context))).await?;
@@ -97,7 +97,7 @@ async fn handlers_of_one_server_see_the_state_of_their_own_connection() {
         }
     }
     let stream = clients[0].bidi_stream::<Raw, Raw>("demo.Own", "CountStream");
-    let (mut sender, mut receiver) = stream.await.unwrap();
+    let (sender, mut receiver) = stream.await.unwrap();
     sender.send(&raw("")).await.unwrap();
     assert_eq!(*receiver.next().await.unwrap().unwrap(), "1: 4");
     assert!(went.try_recv().is_err());

@@ -237,7 +237,7 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
         assert_eq!(seen.recv().await, Some(false));
     }
     // A stream may be ended over its handler's head.
-    let (mut sender, _reply) = client
+    let (sender, _reply) = client
         .client_stream::<Raw, Raw>("demo.Stream", "Ask")
         .await
         .unwrap();

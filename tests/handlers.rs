@@ -91,7 +91,7 @@ async fn the_methods_of_a_service_share_its_state() {
         })
         .server_stream(
             "Count",
-            |notes, _, _: StringValue, mut out: Responses<_>| async move {
+            |notes, _, _: StringValue, out: Responses<_>| async move {
                 out.send(&notes.add("down")?).await
             },
         )
@@ -103,12 +103,12 @@ async fn the_methods_of_a_service_share_its_state() {
         )
         .bidi_stream(
             "Echo",
-            |notes, _, mut requests: Requests<StringValue>, mut out: Responses<_>| async move {
+            |notes, _, mut requests: Requests<StringValue>, out: Responses<_>| async move {
                 let request = requests.next().await.unwrap()?;
                 out.send(&notes.add(&request.value)?).await
             },
         )
-        .server_stream("DownBytes", |_, _, q: Raw, mut out| async move {
+        .server_stream("DownBytes", |_, _, q: Raw, out| async move {
             out.send(&q).await
         })
         .client_stream("UpBytes", |_, _, mut requests: Requests<Raw>| async move {
@@ -116,7 +116,7 @@ async fn the_methods_of_a_service_share_its_state() {
         })
         .bidi_stream(
             "BothBytes",
-            |_, _, mut requests: Requests<Raw>, mut out| async move {
+            |_, _, mut requests: Requests<Raw>, out| async move {
                 out.send(&requests.next().await.unwrap()?).await
             },
         );
@@ -134,24 +134,24 @@ async fn the_methods_of_a_service_share_its_state() {
     let reply = call.await.unwrap().next().await.unwrap().unwrap();
     assert_eq!(reply.value, "unary bytes down");
     let call = client.client_stream::<_, StringValue>(SERVICE, "Join");
-    let (mut sender, reply) = call.await.unwrap();
+    let (sender, reply) = call.await.unwrap();
     sender.send(&text("up")).await.unwrap();
     assert_eq!(reply.await.unwrap().value, "unary bytes down up");
     let call = client.bidi_stream::<_, StringValue>(SERVICE, "Echo");
-    let (mut sender, mut receiver) = call.await.unwrap();
+    let (sender, mut receiver) = call.await.unwrap();
     sender.send(&text("both")).await.unwrap();
     let reply = receiver.next().await.unwrap().unwrap();
     assert_eq!(reply.value, "unary bytes down up both");
     let call = client.server_stream::<_, Raw>(SERVICE, "DownBytes", &Raw("down"));
     assert_eq!(*call.await.unwrap().next().await.unwrap().unwrap(), "down");
-    let (mut sender, reply) = client
+    let (sender, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "UpBytes")
         .await
         .unwrap();
     sender.send(&raw("up")).await.unwrap();
     assert_eq!(*reply.await.unwrap(), "up");
     let call = client.bidi_stream::<Raw, Raw>(SERVICE, "BothBytes");
-    let (mut sender, mut receiver) = call.await.unwrap();
+    let (sender, mut receiver) = call.await.unwrap();
     sender.send(&raw("both")).await.unwrap();
     assert_eq!(*receiver.next().await.unwrap().unwrap(), "both");
 }

@@ -183,7 +183,7 @@ async fn a_stream_ends_for_the_hook_with_its_last_frame() {
     let server = streams().bidi_stream(
         SERVICE,
         "Fail",
-        |_: Context, _: Requests<Raw>, mut out: Responses<Raw>| async move {
+        |_: Context, _: Requests<Raw>, out: Responses<Raw>| async move {
             out.send(&raw("x")).await?;
             sleep(secs(1)).await;
             Err(Status::new(Code::ABORTED, ""))
@@ -191,7 +191,7 @@ async fn a_stream_ends_for_the_hook_with_its_last_frame() {
     );
     let (client, ours, theirs) = noted(server);
     let call = client.bidi_stream::<_, StringValue>(SERVICE, "Echo");
-    let (mut sender, mut receiver) = call.await.unwrap();
+    let (sender, mut receiver) = call.await.unwrap();
     sender.send(&text("a")).await.unwrap();
     receiver.next().await.unwrap().unwrap();
     sleep(secs(3)).await;
@@ -240,7 +240,7 @@ async fn a_stream_that_was_ended_before_its_handler_is_not_told_as_answered() {
     );
     let (client, ours, theirs) = noted(server);
     let call = client.client_stream::<_, StringValue>(SERVICE, "Late");
-    let (mut sender, reply) = call.await.unwrap();
+    let (sender, reply) = call.await.unwrap();
     sender.send(&text("fits")).await.unwrap();
     sender.send(&text("does not")).await.unwrap();
     reply.await.unwrap_err();

@@ -266,7 +266,7 @@ async fn a_handler_of_a_stream_is_told_that_its_client_has_left() {
     let server = Server::builder().bidi_stream(
         "demo.Count",
         "Both",
-        move |_: Context, mut requests: Requests<Raw>, mut responses: Responses<Raw>| {
+        move |_: Context, mut requests: Requests<Raw>, responses: Responses<Raw>| {
             let sender = sender.clone();
             async move {
                 let failed = requests.next().await.unwrap().unwrap_err();

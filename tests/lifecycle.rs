@@ -363,9 +363,9 @@ async fn a_shutdown_ends_the_requests_of_streams_that_are_still_open_at_half_its
     let server = long_poll();
     let (client, _) = pair(server.clone(), Client::builder(), 4096);
     let call = client.client_stream::<_, StringValue>(SERVICE, "Join");
-    let (mut ends, joined) = call.await.unwrap();
+    let (ends, joined) = call.await.unwrap();
     let call = client.bidi_stream::<_, StringValue>(SERVICE, "Echo");
-    let (mut endless, mut echoes) = call.await.unwrap();
+    let (endless, mut echoes) = call.await.unwrap();
     ends.send(&text("a")).await.unwrap();
     endless.send(&text("x")).await.unwrap();
     assert_eq!(echoes.next().await.unwrap().unwrap().value, "x");

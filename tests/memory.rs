@@ -77,7 +77,7 @@ async fn calls_and_streams_on_threads_leave_nothing_behind_on_the_server() {
                 tokio::spawn(async move {
                     for _ in 0..500 {
                         say(&client).await.unwrap();
-                        let (mut sender, mut receiver) = echoed(&client).await;
+                        let (sender, mut receiver) = echoed(&client).await;
                         sender.send(&text("a")).await.unwrap();
                         sender.finish();
                         while receiver.next().await.is_some() {}

@@ -76,7 +76,7 @@ async fn waits_for_a_reply(client: Client) -> Error {
 
 async fn sends(client: Client) -> Error {
     let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
-    let (mut sender, reply) = call.timeout(LIMIT).await.unwrap();
+    let (sender, reply) = call.timeout(LIMIT).await.unwrap();
     // The first one may find room.
     while sender.send(&raw("message")).await.is_ok() {}
     reply.await.unwrap_err()

@@ -49,7 +49,7 @@ async fn a_call_is_spawned_and_selected_on_as_it_is() {
 async fn a_stream_is_opened_in_a_task_of_its_own() {
     let client = client_of(streams());
     let call = client.bidi_stream::<StringValue, StringValue>(SERVICE, "Echo");
-    let (mut sender, mut receiver) = tokio::spawn(call.timeout(secs(5))).await.unwrap().unwrap();
+    let (sender, mut receiver) = tokio::spawn(call.timeout(secs(5))).await.unwrap().unwrap();
     sender.send(&text("x")).await.unwrap();
     assert_eq!(receiver.next().await.unwrap().unwrap().value, "x");
     let down: StreamCall<_> = client.server_stream(SERVICE, "Count", &text("1"));

@@ -106,7 +106,7 @@ async fn a_server_convicts_no_client_that_calls_and_takes_no_answers() {
         .server_stream(
             SERVICE,
             "Flood",
-            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
+            |_: Context, _: Raw, out: Responses<Raw>| async move {
                 loop {
                     out.send(&raw([7; 1024])).await?;
                 }

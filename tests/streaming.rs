@@ -35,7 +35,7 @@ async fn a_server_stream_yields_its_messages_in_order_and_ends() {
 #[tokio::test(start_paused = true)]
 async fn a_client_stream_is_answered_after_its_last_message() {
     let client = client_of(streams());
-    let (mut sender, reply) = join(&client).await;
+    let (sender, reply) = join(&client).await;
     for part in ["a", "", "b", "c"] {
         sender.send(&text(part)).await.unwrap();
     }
@@ -46,7 +46,7 @@ async fn a_client_stream_is_answered_after_its_last_message() {
 #[tokio::test(start_paused = true)]
 async fn the_halves_of_a_bidirectional_stream_live_in_tasks_of_their_own() {
     let client = client_of(streams());
-    let (mut sender, mut receiver) = echoed(&client).await;
+    let (sender, mut receiver) = echoed(&client).await;
     let sending = tokio::spawn(async move {
         for number in 0..1000 {
             sender.send(&text(&number.to_string())).await.unwrap();
@@ -67,7 +67,7 @@ async fn the_halves_of_a_bidirectional_stream_live_in_tasks_of_their_own() {
 #[tokio::test(start_paused = true)]
 async fn a_message_waits_for_its_answer_and_the_next_one_for_that() {
     let client = client_of(streams());
-    let (mut sender, mut receiver) = echoed(&client).await;
+    let (sender, mut receiver) = echoed(&client).await;
     for round in 0..100 {
         sender.send(&text(&round.to_string())).await.unwrap();
         let echo = receiver.next().await.unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn messages_of_another_format_go_through_calls_of_every_kind() {
         .unary(SERVICE, "Shout", |_, Word(word)| async move {
             Ok(Word(word.to_uppercase()))
         })
-        .server_stream(SERVICE, "Spell", |_, Word(word), mut out| async move {
+        .server_stream(SERVICE, "Spell", |_, Word(word), out| async move {
             for letter in word.chars() {
                 out.send(&Word(letter.into())).await?;
             }
@@ -140,7 +140,7 @@ async fn messages_of_another_format_go_through_calls_of_every_kind() {
     assert_eq!(letters.next().await.unwrap().unwrap(), word("a"));
     assert_eq!(letters.next().await.unwrap().unwrap(), word("b"));
     assert!(letters.next().await.is_none());
-    let (mut words, reply) = client
+    let (words, reply) = client
         .client_stream::<_, Word>(SERVICE, "Join")
         .await
         .unwrap();
@@ -167,7 +167,7 @@ async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
         .bidi_stream(
             SERVICE,
             "Echo",
-            |_, mut requests: Requests<Raw>, mut out: Responses<Raw>| async move {
+            |_, mut requests: Requests<Raw>, out: Responses<Raw>| async move {
                 while let Some(request) = requests.next().await {
                     out.send(&request?).await?;
                 }
@@ -175,7 +175,7 @@ async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
             },
         );
     let client = client_of(server);
-    let (mut sender, reply) = client
+    let (sender, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Join")
         .await
         .unwrap();
@@ -183,7 +183,7 @@ async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
     sender.send(&raw(b"\0")).await.unwrap();
     sender.finish();
     assert_eq!(*reply.await.unwrap(), b"\xff\0".as_slice());
-    let (mut sender, mut receiver) = client
+    let (sender, mut receiver) = client
         .bidi_stream::<Raw, Raw>(SERVICE, "Echo")
         .await
         .unwrap();
@@ -199,7 +199,7 @@ async fn a_status_comes_after_the_data_that_was_sent_before_it() {
         let server = Server::builder().server_stream(
             SERVICE,
             "Fail",
-            |_: Context, how: StringValue, mut out: Responses<StringValue>| async move {
+            |_: Context, how: StringValue, out: Responses<StringValue>| async move {
                 out.send(&text("a")).await?;
                 out.send(&text("b")).await?;
                 assert_ne!(how.value, "panic", "this handler was told to panic");
@@ -267,7 +267,7 @@ fn order_is_kept_whatever_the_threads_do() {
             .map(|_| {
                 let client = client.clone();
                 tokio::spawn(async move {
-                    let (mut sender, mut receiver) = echoed(&client).await;
+                    let (sender, mut receiver) = echoed(&client).await;
                     tokio::spawn(async move {
                         for number in 0..2000 {
                             sender.send(&text(&number.to_string())).await.unwrap();
@@ -291,7 +291,7 @@ fn order_is_kept_whatever_the_threads_do() {
 #[tokio::test(start_paused = true)]
 async fn messages_that_encode_to_nothing_are_messages_both_ways() {
     let client = client_of(streams());
-    let (mut sender, mut receiver) = echoed(&client).await;
+    let (sender, mut receiver) = echoed(&client).await;
     for _ in 0..3 {
         sender.send(&StringValue::new()).await.unwrap();
         let echo = receiver.next().await.unwrap().unwrap();
@@ -315,7 +315,7 @@ async fn an_early_reply_ends_the_requests() {
         );
     let client = client_of(server);
     let call = client.client_stream::<StringValue, StringValue>(SERVICE, "First");
-    let (mut sender, reply) = call.await.unwrap();
+    let (sender, reply) = call.await.unwrap();
     sender.send(&text("a")).await.unwrap();
     assert_eq!(reply.await.unwrap().value, "a");
     let ended = sender.send(&text("b")).await.unwrap_err();
@@ -328,7 +328,7 @@ async fn dropped_streams_leave_nothing_behind() {
     let server = streams().handler_limit(1).build().unwrap();
     let client = pair(server, client, 4096).0;
     for round in 0..100 {
-        let (mut sender, receiver) = echoed(&client).await;
+        let (sender, receiver) = echoed(&client).await;
         sender.send(&text("a")).await.unwrap();
         if round % 2 == 0 {
             tokio::time::sleep(ms(1)).await;
@@ -352,7 +352,7 @@ async fn dropped_streams_leave_nothing_behind() {
 async fn a_stream_outlives_the_last_handle_and_then_the_connection_closes() {
     let client = client_of(streams());
     let liveness = client.liveness();
-    let (mut sender, mut receiver) = echoed(&client).await;
+    let (sender, mut receiver) = echoed(&client).await;
     drop(client);
     tokio::time::sleep(secs(60)).await;
     sender.send(&text("a")).await.unwrap();

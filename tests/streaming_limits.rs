@@ -66,7 +66,7 @@ async fn a_handler_that_takes_nothing_costs_its_own_call() {
         },
     );
     let client = client_of(server);
-    let (mut sender, reply) = client
+    let (sender, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Slow")
         .await
         .unwrap();
@@ -93,11 +93,11 @@ async fn a_message_that_waits_for_room_learns_that_its_stream_has_ended() {
         .outbox_limit(200);
     let client = client.attach(here).unwrap();
     let mut peer = Peer::new(there);
-    let (mut first, _first) = client
+    let (first, _first) = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .await
         .unwrap();
-    let (mut second, reply) = client
+    let (second, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .await
         .unwrap();
@@ -127,11 +127,11 @@ async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_ended(
         .keepalive(Keepalive::off())
         .outbox_limit(200);
     let (client, mut peer) = attached(client, 64);
-    let (mut first, reply) = client
+    let (first, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .await
         .unwrap();
-    let (mut second, _second) = client
+    let (second, _second) = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .await
         .unwrap();
@@ -161,8 +161,8 @@ async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_run_ou
     let call = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .timeout(secs(1));
-    let (mut first, reply) = call.await.unwrap();
-    let (mut second, _second) = client
+    let (first, reply) = call.await.unwrap();
+    let (second, _second) = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .await
         .unwrap();
@@ -186,7 +186,7 @@ async fn a_message_that_waits_unpolled_keeps_no_place_when_its_stream_has_run_ou
 async fn a_message_needs_no_room_among_the_calls() {
     let client = Client::builder().call_limit(1).outbox_limit(100);
     let client = pair(streams().build().unwrap(), client, 64).0;
-    let (mut sender, mut receiver) = echoed(&client).await;
+    let (sender, mut receiver) = echoed(&client).await;
     // It waits for the stream to end, which cannot end before it has sent.
     let mut waiting = Box::pin(say(&client));
     poll_once(waiting.as_mut());
@@ -210,7 +210,7 @@ async fn a_message_needs_no_room_among_the_calls() {
 #[tokio::test(start_paused = true)]
 async fn a_message_too_large_is_refused_and_the_stream_goes_on() {
     let client = client_of(streams());
-    let (mut sender, reply) = join(&client).await;
+    let (sender, reply) = join(&client).await;
     let large = text(&"x".repeat(4 << 20));
     let error = sender.send(&large).await.unwrap_err();
     assert!(matches!(error, Error::RequestTooLarge(_)), "{error}");
@@ -224,7 +224,7 @@ async fn requests_that_nobody_receives_do_not_hold_up_the_answer() {
     let server = Server::builder().bidi_stream(
         SERVICE,
         "Deaf",
-        |_: Context, requests: Requests<StringValue>, mut out: Responses<StringValue>| async move {
+        |_: Context, requests: Requests<StringValue>, out: Responses<StringValue>| async move {
             drop(requests);
             tokio::time::sleep(secs(5)).await;
             out.send(&text("done")).await
@@ -232,7 +232,7 @@ async fn requests_that_nobody_receives_do_not_hold_up_the_answer() {
     );
     let client = client_of(server.stream_limit(1000));
     let call = client.bidi_stream::<StringValue, StringValue>(SERVICE, "Deaf");
-    let (mut sender, mut receiver) = call.await.unwrap();
+    let (sender, mut receiver) = call.await.unwrap();
     tokio::time::sleep(secs(1)).await;
     for _ in 0..100 {
         sender.send(&text(&"x".repeat(1000))).await.unwrap();
@@ -247,7 +247,7 @@ async fn responses_that_are_not_taken_wait_in_their_sender_and_requests_are_stil
     let server = echo().owed_limit(10_000).server_stream(
         SERVICE,
         "Watch",
-        move |_: Context, _: Raw, mut out: Responses<Raw>| {
+        move |_: Context, _: Raw, out: Responses<Raw>| {
             let sent = sent.clone();
             async move {
                 loop {

@@ -158,7 +158,7 @@ async fn nothing_larger_than_a_frame_is_sent_and_who_wanted_to_is_told() {
         .server_stream(
             SERVICE,
             "Large",
-            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
+            |_: Context, _: Raw, out: Responses<Raw>| async move {
                 let status = out.send(&raw(too_large())).await.unwrap_err();
                 assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
                 assert!(status.message().contains("4194305"), "{status}");
@@ -312,7 +312,7 @@ async fn every_half_of_a_stream_has_a_name() {
 #[tokio::test(start_paused = true)]
 async fn that_a_send_has_returned_says_nothing_of_the_peer() {
     let (client, frozen) = scripted(Keepalive::off(), 64);
-    let (mut sender, reply) = client
+    let (sender, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Up")
         .await
         .unwrap();

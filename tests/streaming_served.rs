@@ -42,7 +42,7 @@ fn server() -> Peer<DuplexStream> {
         .server_stream(
             "demo.Stream",
             "Down",
-            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
+            |_: Context, _: Raw, out: Responses<Raw>| async move {
                 out.send(&raw("a")).await?;
                 out.send(&raw("")).await
             },
@@ -50,7 +50,7 @@ fn server() -> Peer<DuplexStream> {
         .bidi_stream(
             "demo.Stream",
             "Early",
-            |_: Context, mut requests: Requests<Raw>, mut out: Responses<Raw>| async move {
+            |_: Context, mut requests: Requests<Raw>, out: Responses<Raw>| async move {
                 let first = requests.next().await.unwrap()?;
                 out.send(&first).await?;
                 tokio::spawn(async move {
@@ -66,7 +66,7 @@ fn server() -> Peer<DuplexStream> {
         .bidi_stream(
             "demo.Stream",
             "Deaf",
-            |_: Context, requests: Requests<Raw>, mut out: Responses<Raw>| async move {
+            |_: Context, requests: Requests<Raw>, out: Responses<Raw>| async move {
                 tokio::time::sleep(secs(10)).await;
                 let sent = out.send(&raw("late")).await;
                 assert_eq!(sent.unwrap_err().code(), Code::CANCELLED);

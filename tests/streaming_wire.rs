@@ -60,7 +60,7 @@ async fn a_server_stream_is_one_request_and_nothing_follows_it() {
 #[tokio::test(start_paused = true)]
 async fn a_client_stream_opens_without_a_message_and_ends_with_a_half_close() {
     let (client, mut peer) = client(1 << 20);
-    let (mut sender, reply) = up(&client).await;
+    let (sender, reply) = up(&client).await;
     let request = peer.frame().await;
     assert_eq!(request.header.flags, Flags::REMOTE_OPEN | Flags::NO_DATA);
     sender.send(&raw("one")).await.unwrap();
@@ -127,7 +127,7 @@ async fn an_empty_message_is_delivered_and_no_data_is_not() {
 #[tokio::test(start_paused = true)]
 async fn what_is_unwritten_when_the_server_ends_a_stream_is_never_sent() {
     let (client, mut peer) = client(64);
-    let (mut sender, reply) = up(&client).await;
+    let (sender, reply) = up(&client).await;
     peer.request().await;
     for _ in 0..5 {
         sender.send(&raw([7; 100])).await.unwrap();
@@ -146,7 +146,7 @@ async fn what_is_unwritten_when_the_server_ends_a_stream_is_never_sent() {
 async fn after_the_servers_last_frame_nothing_is_sent_whatever_the_sender_does() {
     for (last, which) in [(response(1, b""), 0), (junk(3, 1, end(), b""), 1)] {
         let (client, mut peer) = client(1 << 20);
-        let (mut sender, mut receiver) = both(&client).await;
+        let (sender, mut receiver) = both(&client).await;
         peer.request().await;
         peer.send(last).await;
         assert!(receiver.next().await.is_none());
@@ -186,7 +186,7 @@ async fn a_half_close_is_taken_back_when_the_stream_ends_first() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_sends_what_was_sent_and_half_closes() {
     let (client, mut peer) = client(1 << 20);
-    let (mut sender, receiver) = both(&client).await;
+    let (sender, receiver) = both(&client).await;
     peer.request().await;
     sender.send(&raw("one")).await.unwrap();
     drop(receiver);
@@ -206,7 +206,7 @@ async fn a_call_dropped_before_its_request_is_written_sends_nothing() {
     let mut large = Box::pin(say_large(&client, 1000));
     poll_once(large.as_mut());
     tokio::time::sleep(secs(1)).await;
-    let (mut sender, reply) = up(&client).await;
+    let (sender, reply) = up(&client).await;
     sender.send(&raw("one")).await.unwrap();
     sender.finish();
     drop(reply);
@@ -238,7 +238,7 @@ async fn a_unary_call_is_never_followed_by_data() {
 #[tokio::test(start_paused = true)]
 async fn data_in_answer_to_a_client_stream_fails_that_call_and_half_closes() {
     let (client, mut peer) = client(1 << 20);
-    let (mut sender, reply) = up(&client).await;
+    let (sender, reply) = up(&client).await;
     peer.request().await;
     peer.data(1, Flags::NONE, b"why").await;
     let error = reply.await.unwrap_err();
@@ -299,7 +299,7 @@ async fn a_last_frame_that_cannot_be_taken_is_followed_by_nothing() {
         .concat(),
     ] {
         let (client, mut peer) = client(1 << 20);
-        let (mut sender, mut receiver) = both(&client).await;
+        let (sender, mut receiver) = both(&client).await;
         peer.request().await;
         peer.send(last).await;
         tokio::time::sleep(secs(1)).await;
@@ -345,7 +345,7 @@ async fn an_expired_stream_half_closes_and_its_end_is_the_late_answer() {
     ] {
         let (client, mut peer) = client(1 << 20);
         let call = client.bidi_stream::<Raw, Raw>("demo.Stream", "Both");
-        let (mut sender, mut receiver) = call.timeout(secs(2)).await.unwrap();
+        let (sender, mut receiver) = call.timeout(secs(2)).await.unwrap();
         let (id, request) = peer.request().await;
         assert_eq!((id, request.timeout_nano), (1, 2_000_000_000));
         peer.data(1, Flags::NONE, b"a").await;
@@ -382,7 +382,7 @@ async fn a_stream_that_expires_before_it_is_written_is_not_sent() {
     poll_once(large.as_mut());
     tokio::time::sleep(secs(1)).await;
     let call = client.client_stream::<Raw, Raw>("demo.Stream", "Up");
-    let (mut sender, reply) = call.timeout(secs(2)).await.unwrap();
+    let (sender, reply) = call.timeout(secs(2)).await.unwrap();
     sender.send(&raw("one")).await.unwrap();
     let late = reply.await.unwrap_err();
     assert!(late.is_deadline() && late.late_answer().is_none(), "{late}");
@@ -397,7 +397,7 @@ async fn a_stream_that_expires_before_it_is_written_is_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn data_received_is_delivered_before_the_connections_end() {
     let (client, mut peer) = client(1 << 20);
-    let (mut sender, mut receiver) = both(&client).await;
+    let (sender, mut receiver) = both(&client).await;
     peer.request().await;
     for message in [b"a", b"b"] {
         peer.data(1, Flags::NONE, message).await;

@@ -310,7 +310,7 @@ async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
         .server_stream(
             "demo.Stream",
             "Many",
-            move |_: Context, _: Raw, mut out: Responses<Raw>| {
+            move |_: Context, _: Raw, out: Responses<Raw>| {
                 let count = Arc::clone(&count);
                 async move {
                     for _ in 0..10_000 {

@@ -102,7 +102,7 @@ async fn a_stream_is_sent_when_all_of_its_messages_are() {
     for (in_front, message, expected) in cases {
         let (client, peer) = quiet(4096);
         let front = calling(&client, in_front).await;
-        let (mut sender, reply) = upload(&client).await;
+        let (sender, reply) = upload(&client).await;
         sender.send(&text(&"x".repeat(message))).await.unwrap();
         sleep(ms(10)).await;
         drop(peer);
@@ -117,7 +117,7 @@ async fn a_stream_is_sent_when_all_of_its_messages_are() {
 
     // The end of the requests is one more message.
     let (client, peer) = quiet(4096);
-    let (mut sender, reply) = upload(&client).await;
+    let (sender, reply) = upload(&client).await;
     sender.send(&text("x")).await.unwrap();
     sleep(ms(10)).await;
     let front = calling(&client, 10_000).await;

@@ -467,7 +467,7 @@ fn blocking(thread: DriverThread) -> ServerBuilder {
         .server_stream(
             "demo.Stream",
             "Down",
-            |_: Context, _: StringValue, mut out: Responses<StringValue>| async move {
+            |_: Context, _: StringValue, out: Responses<StringValue>| async move {
                 out.send(&thread_name()).await
             },
         )

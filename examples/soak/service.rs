@@ -70,7 +70,7 @@ pub(crate) fn server(keepalive: Keepalive, running: &Running) -> Result<Server, 
         .server_stream(
             SERVICE,
             "Count",
-            move |_: Context, request: UInt32Value, mut responses: Responses<UInt32Value>| {
+            move |_: Context, request: UInt32Value, responses: Responses<UInt32Value>| {
                 let handler = count.begin();
                 async move {
                     let _handler = handler;
@@ -86,7 +86,7 @@ pub(crate) fn server(keepalive: Keepalive, running: &Running) -> Result<Server, 
             "Converse",
             move |_: Context,
                   mut requests: Requests<UInt32Value>,
-                  mut responses: Responses<UInt32Value>| {
+                  responses: Responses<UInt32Value>| {
                 let handler = converse.begin();
                 async move {
                     let _handler = handler;

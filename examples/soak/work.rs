@@ -119,7 +119,7 @@ pub(crate) async fn stream(client: &Client, dice: &mut Dice) -> Result<(), Failu
         // Both halves to the end; or one of them dropped in between.
         kind @ 2..5 => {
             let call = client.bidi_stream::<UInt32Value, UInt32Value>(SERVICE, "Converse");
-            let (mut sender, mut receiver) = call.timeout(LIMIT).await?;
+            let (sender, mut receiver) = call.timeout(LIMIT).await?;
             for number in 0..messages {
                 sender.send(&message(number)).await?;
                 let response = receiver.next().await.ok_or_else(|| ended(number))??;
@@ -137,7 +137,7 @@ pub(crate) async fn stream(client: &Client, dice: &mut Dice) -> Result<(), Failu
         }
         _ => {
             let call = client.client_stream::<UInt32Value, UInt32Value>(SERVICE, "Gather");
-            let (mut sender, reply) = call.timeout(LIMIT).await?;
+            let (sender, reply) = call.timeout(LIMIT).await?;
             for number in 0..messages {
                 sender.send(&message(number)).await?;
             }

@@ -98,7 +98,7 @@ async fn a_payload_of_4_mib_passes_and_one_byte_more_costs_its_own_call() {
     assert_eq!(MAX_PAYLOAD, 4 * MIB);
     let (client, mut peer) = client(64 << 10);
     let call = client.bidi_stream::<Raw, Raw>(SERVICE, "Both");
-    let (mut sender, mut receiver) = call.await.unwrap();
+    let (sender, mut receiver) = call.await.unwrap();
     peer.request().await;
     sender.send(&raw(&most)).await.unwrap();
     assert_eq!(peer.expect_data().await.2.len(), MAX_PAYLOAD);

@@ -12,7 +12,7 @@ use super::{MIB, client, raw};
 async fn with_16_mib_unwritten_calls_and_messages_wait_within_their_timeouts() {
     let (client, mut peer) = client(4096);
     let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
-    let (mut sender, _reply) = call.await.unwrap();
+    let (sender, _reply) = call.await.unwrap();
     peer.request().await;
     // The pipe has a part of the first, so that the 17th makes it more than 16 MiB.
     for _ in 0..17 {
@@ -117,7 +117,7 @@ async fn nothing_is_left_of_ten_thousand_who_waited_and_were_dropped() {
     let client = client.attach(here).unwrap();
     let mut peer = Peer::new(there);
     let call = client.client_stream::<Raw, Raw>(SERVICE, "Up");
-    let (mut sender, reply) = call.await.unwrap();
+    let (sender, reply) = call.await.unwrap();
     sender.send(&raw([0; 200])).await.unwrap();
     for _ in 0..100 {
         let mut calls: Vec<_> = (0..50).map(|_| Box::pin(say(&client))).collect();

@@ -217,7 +217,7 @@ async fn with_more_than_16_mib_of_answers_owed_requests_are_not_read_and_message
         .server_stream(
             SERVICE,
             "Down",
-            move |_: Context, _: Raw, mut out: Responses<Raw>| {
+            move |_: Context, _: Raw, out: Responses<Raw>| {
                 let counted = Arc::clone(&counted);
                 async move {
                     for _ in 0..20 {

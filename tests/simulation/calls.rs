@@ -174,7 +174,7 @@ enum Sent {
 }
 
 /// What ends the stream is told by its other half, which is asked too.
-async fn send(mut sender: Sender<BytesValue>, call: usize, ask: Ask) -> Result<Sent, Error> {
+async fn send(sender: Sender<BytesValue>, call: usize, ask: Ask) -> Result<Sent, Error> {
     for number in 0..ask.messages {
         match sender.send(&message(call, number, ask.size)).await {
             Ok(()) => sleep(ms(ask.gap)).await,

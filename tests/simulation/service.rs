@@ -72,7 +72,7 @@ async fn say(log: Log, request: BytesValue) -> Result<BytesValue, Status> {
     Ok(request)
 }
 
-async fn down(log: Log, request: BytesValue, mut out: Responses<BytesValue>) -> Result<(), Status> {
+async fn down(log: Log, request: BytesValue, out: Responses<BytesValue>) -> Result<(), Status> {
     let (call, ask) = ask_of(&log, &request).ok_or_else(unknown)?;
     log.handler_began(call);
     for number in 0..ask.messages {
@@ -114,7 +114,7 @@ async fn up(log: Log, mut requests: Requests<BytesValue>) -> Result<BytesValue, 
 async fn both(
     log: Log,
     mut requests: Requests<BytesValue>,
-    mut out: Responses<BytesValue>,
+    out: Responses<BytesValue>,
 ) -> Result<(), Status> {
     let mut last = None;
     while let Some(request) = requests.next().await {

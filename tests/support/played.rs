@@ -52,7 +52,7 @@ fn server() -> Server {
         .server_stream(
             SERVICE,
             "Down",
-            |_: Context, q: Raw, mut responses: Responses<Raw>| async move {
+            |_: Context, q: Raw, responses: Responses<Raw>| async move {
                 for _ in 0..q.len() {
                     responses.send(&q).await?;
                 }
@@ -62,7 +62,7 @@ fn server() -> Server {
         .bidi_stream(
             SERVICE,
             "Both",
-            |_: Context, mut requests: Requests<Raw>, mut responses: Responses<Raw>| async move {
+            |_: Context, mut requests: Requests<Raw>, responses: Responses<Raw>| async move {
                 while let Some(request) = requests.next().await {
                     responses.send(&request?).await?;
                 }

@@ -17,7 +17,7 @@ pub(crate) fn streams() -> ServerBuilder {
         .server_stream(
             SERVICE,
             "Count",
-            |_: Context, to: StringValue, mut out: Responses<StringValue>| async move {
+            |_: Context, to: StringValue, out: Responses<StringValue>| async move {
                 for number in 0..to.value.parse().unwrap_or(0u32) {
                     out.send(&text(&number.to_string())).await?;
                 }
@@ -38,7 +38,7 @@ pub(crate) fn streams() -> ServerBuilder {
         .bidi_stream(
             SERVICE,
             "Echo",
-            |_: Context, mut requests: Requests<StringValue>, mut out: Responses<_>| async move {
+            |_: Context, mut requests: Requests<StringValue>, out: Responses<_>| async move {
                 while let Some(request) = requests.next().await {
                     out.send(&request?).await?;
                 }
@@ -48,7 +48,7 @@ pub(crate) fn streams() -> ServerBuilder {
         .server_stream(
             SERVICE,
             "Flood",
-            |_: Context, _: Raw, mut out: Responses<Raw>| async move {
+            |_: Context, _: Raw, out: Responses<Raw>| async move {
                 loop {
                     out.send(&raw([7; 1024])).await?;
                 }

@@ -182,7 +182,7 @@ fn server(keepalive: Keepalive) -> Server {
     let server = server.bidi_stream(
         "demo.Echo",
         "Chat",
-        |_: Context, mut messages: Requests<Raw>, mut out: Responses<Raw>| async move {
+        |_: Context, mut messages: Requests<Raw>, out: Responses<Raw>| async move {
             while let Some(message) = messages.next().await {
                 out.send(&message?).await?;
             }

@@ -142,7 +142,7 @@ impl<S: Settings> Contender for Echo<S> {
 async fn repeat(
     _: Context,
     request: BytesValue,
-    mut responses: Responses<BytesValue>,
+    responses: Responses<BytesValue>,
 ) -> std::result::Result<(), Status> {
     let order = StreamOrder::from_payload(&request.value)
         .ok_or_else(|| Status::new(Code::INVALID_ARGUMENT, "not an order"))?;

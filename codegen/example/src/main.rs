@@ -21,7 +21,7 @@ impl Greeter for Polite {
         &self,
         _: Context,
         request: Person,
-        mut responses: Responses<Greeting>,
+        responses: Responses<Greeting>,
     ) -> Result<(), Status> {
         for other in ["", "'s cat"] {
             let name = format!("{}{other}", request.name);
@@ -46,7 +46,7 @@ impl Greeter for Polite {
         &self,
         _: Context,
         mut requests: Requests<Person>,
-        mut responses: Responses<Greeting>,
+        responses: Responses<Greeting>,
     ) -> Result<(), Status> {
         while let Some(request) = requests.next().await {
             responses.send(&greeting(&request?.name)).await?;
@@ -87,13 +87,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", reply?.text);
     }
 
-    let (mut people, reply) = greeter.greet_together().await?;
+    let (people, reply) = greeter.greet_together().await?;
     people.send(&ada).await?;
     people.send(&ben).await?;
     people.finish();
     println!("{}", reply.await?.text);
 
-    let (mut people, mut replies) = greeter.greet_each().await?;
+    let (people, mut replies) = greeter.greet_each().await?;
     people.send(&ada).await?;
     people.finish();
     while let Some(reply) = replies.next().await {

@@ -49,7 +49,7 @@ impl Echo for Loud {
         &self,
         _: Context,
         request: Text,
-        mut responses: Responses<Part>,
+        responses: Responses<Part>,
     ) -> Result<(), Status> {
         for letter in request.value.chars() {
             responses.send(&part(&letter.to_string())).await?;
@@ -69,7 +69,7 @@ impl Echo for Loud {
         &self,
         _: Context,
         mut requests: Requests<Text>,
-        mut responses: Responses<Text>,
+        responses: Responses<Text>,
     ) -> Result<(), Status> {
         while let Some(request) = requests.next().await {
             responses
@@ -113,13 +113,13 @@ async fn calls_of_all_kinds_go_through_what_is_generated() {
     assert_eq!(letters.next().await.unwrap().unwrap().value, "b");
     assert!(letters.next().await.is_none());
 
-    let (mut parts, joined) = echo.join().await.unwrap();
+    let (parts, joined) = echo.join().await.unwrap();
     parts.send(&part("a")).await.unwrap();
     parts.send(&part("b")).await.unwrap();
     parts.finish();
     assert_eq!(joined.await.unwrap().value, "ab");
 
-    let (mut said, mut heard) = echo.converse().await.unwrap();
+    let (said, mut heard) = echo.converse().await.unwrap();
     said.send(&text("a")).await.unwrap();
     assert_eq!(heard.next().await.unwrap().unwrap().value, "A");
     said.finish();
@@ -143,7 +143,7 @@ async fn odd_names_reach_their_own_handlers() {
     assert_eq!(echo.into_(&text("a")).await.unwrap().value, "a");
     // Two methods whose names are the same in Rust.
     assert_eq!(echo.get_it_(&text("")).await.unwrap().value, "Get_It");
-    let (mut sender, reply) = echo.move_().await.unwrap();
+    let (sender, reply) = echo.move_().await.unwrap();
     let request = Self_ {
         type_: "a".to_owned(),
         ..Self_::default()

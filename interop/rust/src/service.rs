@@ -52,17 +52,21 @@ pub(crate) fn server(keepalive: Keepalive) -> Result<Server> {
 
 fn streams(server: ttrpc_keepalive::ServerBuilder) -> ttrpc_keepalive::ServerBuilder {
     server
-        .client_stream(STREAMS, "Sum", |_: Context, mut numbers: Requests<Int64Value>| async move {
-            let mut sum = 0;
-            while let Some(number) = numbers.next().await {
-                sum += number?.value;
-            }
-            Ok(int(sum))
-        })
+        .client_stream(
+            STREAMS,
+            "Sum",
+            |_: Context, mut numbers: Requests<Int64Value>| async move {
+                let mut sum = 0;
+                while let Some(number) = numbers.next().await {
+                    sum += number?.value;
+                }
+                Ok(int(sum))
+            },
+        )
         .server_stream(
             STREAMS,
             "Count",
-            |_: Context, limit: Int64Value, mut out: Responses<Int64Value>| async move {
+            |_: Context, limit: Int64Value, out: Responses<Int64Value>| async move {
                 for number in 0..limit.value {
                     out.send(&int(number)).await?;
                 }
@@ -72,7 +76,7 @@ fn streams(server: ttrpc_keepalive::ServerBuilder) -> ttrpc_keepalive::ServerBui
         .bidi_stream(
             STREAMS,
             "Chat",
-            |_: Context, mut texts: Requests<StringValue>, mut out: Responses<StringValue>| async move {
+            |_: Context, mut texts: Requests<StringValue>, out: Responses<StringValue>| async move {
                 while let Some(text) = texts.next().await {
                     let text = text?;
                     if text.value == "fail" {
@@ -83,9 +87,13 @@ fn streams(server: ttrpc_keepalive::ServerBuilder) -> ttrpc_keepalive::ServerBui
                 Ok(())
             },
         )
-        .client_stream(STREAMS, "Refuse", |_: Context, _: Requests<StringValue>| async {
-            Err::<StringValue, _>(failure(Code::PERMISSION_DENIED.value()))
-        })
+        .client_stream(
+            STREAMS,
+            "Refuse",
+            |_: Context, _: Requests<StringValue>| async {
+                Err::<StringValue, _>(failure(Code::PERMISSION_DENIED.value()))
+            },
+        )
 }
 
 fn failure(code: i32) -> Status {

@@ -80,7 +80,7 @@ async fn unary(world: &World) -> Result<String> {
 
 async fn client_stream(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
-    let (mut numbers, sum) = client
+    let (numbers, sum) = client
         .client_stream::<Int64Value, Int64Value>(STREAMS, "Sum")
         .await?;
     for number in 0..1000 {
@@ -118,7 +118,7 @@ async fn server_stream(world: &World) -> Result<String> {
 async fn bidi(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
     let chat = client.bidi_stream::<StringValue, StringValue>(STREAMS, "Chat");
-    let (mut ours, mut theirs) = chat.await?;
+    let (ours, mut theirs) = chat.await?;
     let texts = ["", "one", &"x".repeat(1 << 20)];
     for value in texts.iter().cycle().take(300) {
         ours.send(&text(value)).await?;
@@ -205,7 +205,7 @@ async fn errors(world: &World) -> Result<String> {
         );
     }
     let chat = client.bidi_stream::<StringValue, StringValue>(STREAMS, "Chat");
-    let (mut ours, mut theirs) = chat.await?;
+    let (ours, mut theirs) = chat.await?;
     ours.send(&text("fail")).await?;
     let end = theirs.next().await.ok_or("the stream ended well")?;
     claim!(
@@ -354,7 +354,7 @@ async fn repeated(world: &World) -> Result<String> {
     say(&client, "first").await?;
     let mut repeated = 0;
     for _ in 0..50 {
-        let (mut ours, reply) = client
+        let (ours, reply) = client
             .client_stream::<StringValue, StringValue>(STREAMS, "Refuse")
             .await?;
         for _ in 0..100 {

@@ -68,14 +68,14 @@ macro_rules! program {
                 }
             }
 
-            pub(super) struct Async {
+            pub(super) struct Tasks {
                 client: run::Client,
                 _server: run::Server,
                 runtime: tokio::runtime::Runtime,
                 _serving: tokio::runtime::Runtime,
             }
 
-            impl Async {
+            impl Tasks {
                 pub(super) fn new(folder: &Path) -> Self {
                     let runtime = || {
                         let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -105,7 +105,7 @@ macro_rules! program {
                 }
             }
 
-            impl Sides for Async {
+            impl Sides for Tasks {
                 fn rate(&self, callers: usize, bytes: usize) -> f64 {
                     sustained(|stop, count| {
                         let tasks: Vec<_> = (0..callers)
@@ -126,18 +126,16 @@ macro_rules! program {
                 }
             }
 
-            pub(super) struct Sync {
+            pub(super) struct Threads {
                 client: $ttrpc::Client,
                 _server: $ttrpc::Server,
             }
 
-            impl Sync {
+            impl Threads {
                 pub(super) fn new(folder: &Path) -> Self {
                     let address = format!("unix://{}/{}-sync", folder.display(), stringify!($name));
-                    let mut methods: HashMap<
-                        _,
-                        Box<dyn $ttrpc::MethodHandler + Send + std::marker::Sync>,
-                    > = HashMap::new();
+                    let mut methods: HashMap<_, Box<dyn $ttrpc::MethodHandler + Send + Sync>> =
+                        HashMap::new();
                     methods.insert("/bench.Echo/Echo".to_owned(), Box::new(Echo));
                     let server = $ttrpc::Server::new().bind(&address).unwrap();
                     let mut server = server.register_service(methods);
@@ -149,7 +147,7 @@ macro_rules! program {
                 }
             }
 
-            impl Sides for Sync {
+            impl Sides for Threads {
                 fn rate(&self, callers: usize, bytes: usize) -> f64 {
                     sustained(|stop, count| {
                         let threads: Vec<_> = (0..callers)
@@ -233,8 +231,12 @@ fn main() {
     let path = folder.path();
     compare(
         "async",
-        &facade::Async::new(path),
-        &theirs::Async::new(path),
+        &facade::Tasks::new(path),
+        &theirs::Tasks::new(path),
     );
-    compare("sync", &facade::Sync::new(path), &theirs::Sync::new(path));
+    compare(
+        "sync",
+        &facade::Threads::new(path),
+        &theirs::Threads::new(path),
+    );
 }

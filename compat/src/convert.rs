@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use protobuf::well_known_types::any;
-use ttrpc_keepalive::{self as native, CallOptions, ConnectionError, Context};
+use ttrpc_keepalive::{self as native, CallOptions, ConnectionError, Context, Raw};
 
 use crate::context::by_key;
 use crate::error::{Error, get_rpc_status};
@@ -127,16 +127,16 @@ pub(crate) fn request(context: &Context, called: &Called, payload: Bytes) -> Req
 }
 
 /// What a handler has answered.
-pub(crate) fn answer(result: crate::Result<Response>) -> Result<Bytes, native::Status> {
+pub(crate) fn answer(result: crate::Result<Response>) -> Result<Raw, native::Status> {
     let response = result.unwrap_or_else(Response::from);
     match response.status.into_option() {
         Some(status) if status.code.value() != 0 => Err(native_status(status)),
-        _ => Ok(response.payload.into()),
+        _ => Ok(Raw(response.payload.into())),
     }
 }
 
 /// What a call was answered with.
-pub(crate) fn response(payload: Bytes) -> Response {
+pub(crate) fn response(Raw(payload): Raw) -> Response {
     let mut response = Response::new();
     response.payload = payload.into();
     response

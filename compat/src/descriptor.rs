@@ -6,8 +6,7 @@
               no safe way from a number to an owner"
 )]
 
-use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 
 /// Takes a descriptor that is given away by its number. A function of `ttrpc` that takes a number says
 /// that whoever calls it gives the descriptor away, which nothing can check: of two owners of one number
@@ -21,8 +20,8 @@ pub(crate) fn take(number: RawFd) -> OwnedFd {
 
 /// Takes a second descriptor of what stays the caller's.
 #[cfg(feature = "sync")]
-pub(crate) fn copy(number: RawFd) -> io::Result<OwnedFd> {
+pub(crate) fn copy(number: RawFd) -> std::io::Result<OwnedFd> {
     assert!(number >= 0, "{number} is no descriptor");
     // SAFETY: the caller has promised that the number is an open descriptor, and it is used here only.
-    unsafe { BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
+    unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
 }

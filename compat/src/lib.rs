@@ -30,6 +30,11 @@
 //! behind [`asynchronous::Client`] and [`Client`], which their `native` method gives.
 
 #![deny(unsafe_code)]
+#![allow(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    reason = "users of ttrpc build these structures whole, and match on all variants"
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]

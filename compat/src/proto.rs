@@ -10,7 +10,11 @@ use crate::error::{Error, Result, get_status};
     unused_qualifications,
     unreachable_pub,
     clippy::all,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::as_conversions,
+    clippy::unwrap_used,
+    clippy::use_self,
+    reason = "it is generated"
 )]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/proto/mod.rs"));

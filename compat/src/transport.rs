@@ -93,7 +93,10 @@ impl Socket {
         if let Some(own) = known.downcast_mut::<Option<Self>>().and_then(Option::take) {
             return own;
         }
-        let socket = socket.expect("it was none of those that were taken out");
+        // It is none of those, and still there.
+        let Some(socket) = socket else {
+            unreachable!("a stream is of one type")
+        };
         Self(Kind::Other(Box::pin(socket)))
     }
 

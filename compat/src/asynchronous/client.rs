@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use ttrpc_keepalive as native;
+use ttrpc_keepalive::{self as native, Raw};
 
 use super::stream::StreamInner;
 use crate::convert::{error, options, response};
@@ -81,7 +81,7 @@ impl Client {
     pub async fn request(&self, req: Request) -> Result<Response> {
         let call = self
             .native
-            .call_bytes(&req.service, &req.method, &req.payload)
+            .call(&req.service, &req.method, &Raw(&req.payload))
             .options(&options(&req, true));
         drop(req);
         call.await.map(response).map_err(|e| error(&e))
@@ -107,7 +107,7 @@ impl Client {
         } = &req;
         let options = options(&req, false);
         if !streaming_client {
-            let call = self.native.server_stream_bytes(service, method, payload);
+            let call = self.native.server_stream(service, method, &Raw(payload));
             let receiver = call.options(&options).await.map_err(|e| error(&e))?;
             return Ok(StreamInner::of_receiver(receiver));
         }
@@ -118,11 +118,11 @@ impl Client {
             ));
         }
         if streaming_server {
-            let call = self.native.bidi_stream_bytes(service, method);
+            let call = self.native.bidi_stream(service, method);
             let (sender, receiver) = call.options(&options).await.map_err(|e| error(&e))?;
             Ok(StreamInner::of_both(sender, receiver))
         } else {
-            let call = self.native.client_stream_bytes(service, method);
+            let call = self.native.client_stream(service, method);
             let (sender, reply) = call.options(&options).await.map_err(|e| error(&e))?;
             Ok(StreamInner::of_sender(sender, reply))
         }

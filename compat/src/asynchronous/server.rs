@@ -8,11 +8,11 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_core::Stream as _;
 use tokio::sync::oneshot;
 use ttrpc_keepalive::{
-    self as native, Accept, Context, MethodOptions, OnDeadline, OnDisconnect, Requests, Responses,
+    self as native, Accept, Context, MethodOptions, OnDeadline, OnDisconnect, Raw, Requests,
+    Responses,
 };
 
 use super::{MethodHandler, StreamHandler, StreamInner, TtrpcContext};
@@ -325,11 +325,11 @@ fn build(methods: &HashMap<(String, String), Method>) -> native::Server {
             Method::Unary(handler) => {
                 let cancel = MethodOptions::new().on_deadline(OnDeadline::Cancel);
                 let service = native::Service::new(service, Arc::clone(handler));
-                server.service(service.unary_bytes(name, unary).method(name, cancel))
+                server.service(service.unary(name, unary).method(name, cancel))
             }
             Method::Stream(handler) => {
                 let service = native::Service::new(service, Arc::clone(handler));
-                server.service(service.stream_bytes(name, stream))
+                server.service(service.stream(name, stream))
             }
         };
     }
@@ -351,8 +351,8 @@ impl TtrpcContext {
 async fn unary(
     handler: Arc<dyn MethodHandler + Send + Sync>,
     context: Context,
-    payload: Bytes,
-) -> std::result::Result<Bytes, native::Status> {
+    Raw(payload): Raw,
+) -> std::result::Result<Raw, native::Status> {
     let called = Called::of(&context);
     let request = request(&context, &called, payload);
     answer(handler.handler(TtrpcContext::of(called), request).await)
@@ -361,9 +361,9 @@ async fn unary(
 async fn stream(
     handler: Arc<dyn StreamHandler + Send + Sync>,
     context: Context,
-    requests: Requests<Bytes>,
-    responses: Responses<[u8]>,
-) -> std::result::Result<Option<Bytes>, native::Status> {
+    requests: Requests<Raw>,
+    responses: Responses<Raw>,
+) -> std::result::Result<Option<Raw>, native::Status> {
     let context = TtrpcContext::of(Called::of(&context));
     let stream = StreamInner::served(requests, responses);
     match handler.handler(context, stream).await {

@@ -4,14 +4,13 @@ use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use ttrpc_keepalive as native;
 
 use super::client::Client;
 use crate::convert::error;
 use crate::error::{Error, Result};
 use crate::proto::{Code, Codec};
-use native::{Receiver, Reply, Requests, Responses, Sender};
+use native::{Raw, Receiver, Reply, Requests, Responses, Sender};
 
 /// A stream whose messages are bytes.
 #[derive(Debug)]
@@ -27,8 +26,8 @@ pub struct StreamSender(Sending);
 #[derive(Clone, Debug)]
 enum Sending {
     /// `None` when its requests have ended. They end with the last message that is on its way.
-    Client(Arc<Mutex<Option<Arc<Sender<[u8]>>>>>),
-    Server(Arc<Responses<[u8]>>),
+    Client(Arc<Mutex<Option<Arc<Sender<Raw>>>>>),
+    Server(Arc<Responses<Raw>>),
     /// The one request was sent with the call.
     Nothing,
 }
@@ -42,9 +41,9 @@ pub struct StreamReceiver {
 
 #[derive(Debug)]
 enum Receiving {
-    Client(Receiver<Bytes>),
-    Reply(Reply<Bytes>),
-    Server(Requests<Bytes>),
+    Client(Receiver<Raw>),
+    Reply(Reply<Raw>),
+    Server(Requests<Raw>),
 }
 
 impl StreamInner {
@@ -58,19 +57,19 @@ impl StreamInner {
         }
     }
 
-    pub(super) fn of_receiver(receiver: Receiver<Bytes>) -> Self {
+    pub(super) fn of_receiver(receiver: Receiver<Raw>) -> Self {
         Self::new(Sending::Nothing, Receiving::Client(receiver))
     }
 
-    pub(super) fn of_both(sender: Sender<[u8]>, receiver: Receiver<Bytes>) -> Self {
+    pub(super) fn of_both(sender: Sender<Raw>, receiver: Receiver<Raw>) -> Self {
         Self::new(Sending::of(sender), Receiving::Client(receiver))
     }
 
-    pub(super) fn of_sender(sender: Sender<[u8]>, reply: Reply<Bytes>) -> Self {
+    pub(super) fn of_sender(sender: Sender<Raw>, reply: Reply<Raw>) -> Self {
         Self::new(Sending::of(sender), Receiving::Reply(reply))
     }
 
-    pub(super) fn served(requests: Requests<Bytes>, responses: Responses<[u8]>) -> Self {
+    pub(super) fn served(requests: Requests<Raw>, responses: Responses<Raw>) -> Self {
         let responses = Sending::Server(Arc::new(responses));
         Self::new(responses, Receiving::Server(requests))
     }
@@ -109,7 +108,7 @@ impl StreamInner {
 }
 
 impl Sending {
-    fn of(sender: Sender<[u8]>) -> Self {
+    fn of(sender: Sender<Raw>) -> Self {
         Self::Client(Arc::new(Mutex::new(Some(Arc::new(sender)))))
     }
 }
@@ -130,12 +129,15 @@ impl StreamSender {
                     .unwrap_or_else(PoisonError::into_inner)
                     .clone();
                 let sender = sender.ok_or(Error::LocalClosed)?;
-                match sender.send(&message).await {
+                match sender.send(&Raw(message.into())).await {
                     Ok(()) | Err(native::Error::StreamEnded) => Ok(()),
                     Err(failed) => Err(error(&failed)),
                 }
             }
-            Sending::Server(responses) => responses.send(&message).await.map_err(of_status),
+            Sending::Server(responses) => responses
+                .send(&Raw(message.into()))
+                .await
+                .map_err(of_status),
             Sending::Nothing => Err(Error::LocalClosed),
         }
     }
@@ -197,7 +199,7 @@ impl StreamReceiver {
             }
         };
         match received {
-            Some(Ok(message)) => Ok(message.into()),
+            Some(Ok(Raw(message))) => Ok(message.into()),
             Some(Err(failed)) => {
                 self.ended = true;
                 Err(failed)

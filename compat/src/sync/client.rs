@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use ttrpc_keepalive as native;
+use ttrpc_keepalive::{self as native, Raw};
 
 use super::thread::{runtime, wait};
 use crate::convert::{error, options, response};
@@ -67,7 +67,7 @@ impl Client {
     pub fn request(&self, req: Request) -> Result<Response> {
         let call = self
             .native
-            .call_bytes(&req.service, &req.method, &req.payload)
+            .call(&req.service, &req.method, &Raw(&req.payload))
             .options(&options(&req, true));
         drop(req);
         wait(call).map(response).map_err(|e| words(error(&e)))

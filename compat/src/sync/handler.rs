@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::sync::{Arc, mpsc};
 
-use bytes::Bytes;
 use crossbeam::channel::{self, Receiver};
 use protobuf::Message as _;
-use ttrpc_keepalive::{self as native, Context};
+use ttrpc_keepalive::{self as native, Context, Raw};
 
 use crate::convert::{Called, answer, native_status, request};
 use crate::error::{Error, Result};
@@ -98,8 +97,8 @@ pub fn send_response(
 pub(super) async fn run(
     handler: Arc<dyn MethodHandler + Send + Sync>,
     context: Context,
-    payload: Bytes,
-) -> std::result::Result<Bytes, native::Status> {
+    Raw(payload): Raw,
+) -> std::result::Result<Raw, native::Status> {
     let called = Called::of(&context);
     let request = request(&context, &called, payload);
     let (res_tx, responses) = mpsc::channel();

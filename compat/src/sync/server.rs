@@ -220,7 +220,7 @@ impl Server {
                 continue;
             };
             let service = native::Service::new(service, Arc::clone(handler));
-            server = server.service(service.unary_bytes(method, run));
+            server = server.service(service.unary(method, run));
         }
         server
             .build()

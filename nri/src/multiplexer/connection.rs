@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use tokio::time::Sleep;
-use ttrpc_keepalive::transport::{Look, Transport};
-use ttrpc_keepalive::{ConnectionError, PeerCredentials};
+use tokio::time::{Sleep, sleep_until};
+use ttrpc_keepalive::transport::{Look, Shortcut, Transport};
+use ttrpc_keepalive::{ConnectionError, PeerCredentials, PeerProcess};
 
 use super::trunk::{Place, Read, Trunk};
 
@@ -19,8 +19,8 @@ use super::trunk::{Place, Read, Trunk};
 pub struct Connection {
     trunk: Arc<Trunk>,
     place: Place,
-    /// How long it waits for the other one.
-    patience: Option<Pin<Box<Sleep>>>,
+    /// When it looks whether the other one sees to the stream.
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
@@ -28,7 +28,7 @@ impl Connection {
         Self {
             trunk: Arc::clone(trunk),
             place,
-            patience: None,
+            timer: None,
         }
     }
 }
@@ -46,15 +46,19 @@ impl Transport for Connection {
                 state.read(place, both, buffer, limit)
             });
             let until = match read {
-                Read::Done(read) => return read,
-                Read::Wait(until) => until,
+                Read::Done(read) => return Poll::Ready(read),
+                Read::Pending => return Poll::Pending,
+                Read::Until(until) => until,
             };
-            let timer =
-                (self.patience).get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-            if timer.deadline() < until {
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(sleep_until(until)));
+            // An earlier time does no harm, and costs nothing.
+            if timer.is_elapsed() || timer.deadline() > until {
                 timer.as_mut().reset(until);
             }
             if timer.as_mut().poll(cx).is_pending() {
+                self.trunk.stand_by(place);
                 return Poll::Pending;
             }
         }
@@ -79,12 +83,35 @@ impl Transport for Connection {
         (self.trunk).poll(place, cx, |state, both| state.look(place, both))
     }
 
+    fn unread(&self) -> Option<usize> {
+        self.trunk.with(|state| state.unread(self.place))
+    }
+
+    fn try_send(&mut self, bytes: &[u8]) -> Option<io::Result<usize>> {
+        let place = self.place;
+        self.trunk.with(|state| state.offer(place, bytes))
+    }
+
+    fn shortcut(&self) -> Option<Arc<dyn Shortcut>> {
+        if !self.trunk.with(|state| state.has_shortcut()) {
+            return None;
+        }
+        Some(Arc::new(Direct {
+            trunk: Arc::clone(&self.trunk),
+            place: self.place,
+        }))
+    }
+
     fn last_heard(&self) -> Option<std::time::Instant> {
         self.trunk.with(|state| state.heard())
     }
 
     fn peer_credentials(&self) -> Option<PeerCredentials> {
         self.trunk.peer_credentials
+    }
+
+    fn peer_process(&self) -> Option<PeerProcess> {
+        self.trunk.with(|state| state.peer_process())
     }
 
     fn remote_address(&self) -> Option<SocketAddr> {
@@ -107,6 +134,20 @@ impl Transport for Connection {
 
     fn abort(&mut self) {
         self.trunk.with(|state| state.abort());
+    }
+}
+
+/// Writes from the task of a caller.
+struct Direct {
+    trunk: Arc<Trunk>,
+    place: Place,
+}
+
+impl Shortcut for Direct {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let written = (self.trunk).try_now(|state, both| state.write_now(self.place, both, slices));
+        // Whoever is at the stream may read much: a driver can wait for that, a caller goes on.
+        written.unwrap_or_else(|| Err(io::ErrorKind::WouldBlock.into()))
     }
 }
 

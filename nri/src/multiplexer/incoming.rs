@@ -137,8 +137,9 @@ impl Incoming {
         length
     }
 
-    pub(super) fn waits_for(&self, place: Place) -> bool {
-        !self.queues[place].is_empty()
+    /// Bytes that wait for a connection.
+    pub(super) fn waiting(&self, place: Place) -> usize {
+        self.queues[place].len()
     }
 
     /// Bytes of the present piece that are still to come, if it is for this connection.

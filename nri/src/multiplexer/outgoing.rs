@@ -20,7 +20,10 @@ const PIECE: usize = 64 << 10;
 /// Room for pieces is kept up to this size while none wait.
 const KEPT: usize = 4 << 10;
 
-/// What was taken from the connections and has not been written.
+/// What a write counts for in the kernel beside its bytes, at the least, until it is read.
+const OVERHEAD: usize = 256;
+
+/// What was taken from the connections and has not been written: of each one turn at most.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     pieces: BytesMut,
@@ -29,28 +32,62 @@ pub(super) struct Outgoing {
     /// Where in the stream ends what was taken from each connection.
     taken: [u64; SIDES],
     cutters: [Cutter; SIDES],
+    /// What the other connection has added to the stream behind the last byte of this one.
+    behind: [usize; SIDES],
+    /// What the kernel does not count of turns that may have been joined to one write.
+    joined: usize,
+}
+
+/// A turn that may still be taken back.
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// Bytes of the connection.
+    pub(super) length: usize,
+    place: Place,
+    cutter: Cutter,
+    from: usize,
+    before: (u64, [usize; SIDES], usize),
 }
 
 impl Outgoing {
     /// Takes one turn of a connection from the front of the slices: one long piece, or several short
-    /// ones that take no longer. Yields how many bytes of them were taken.
-    pub(super) fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> usize {
+    /// ones that take no longer.
+    pub(super) fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> Turn {
+        let from = self.pieces.len();
+        let cutter = &mut self.cutters[place];
+        let mut turn = Turn {
+            length: 0,
+            place,
+            cutter: cutter.clone(),
+            from,
+            before: (self.taken[place], self.behind, self.joined),
+        };
         let mut frames = Frames::new(slices);
-        let before = frames.left;
-        let mut budget = PIECE;
         loop {
-            let length = frames.piece(&self.cutters[place]);
-            if length == 0 || length > budget {
+            let length = frames.piece(cutter);
+            if length == 0 || turn.length + length > PIECE {
                 break;
             }
-            budget -= length;
+            turn.length += length;
             self.pieces.put_u32(super::ID[place]);
             self.pieces
                 .put_u32(u32::try_from(length).unwrap_or_default());
-            frames.move_to(&mut self.pieces, &mut self.cutters[place], length);
+            frames.move_to(&mut self.pieces, cutter, length);
         }
         self.taken[place] = self.end();
-        before - frames.left
+        self.behind[place] = 0;
+        self.behind[1 - place] += self.pieces.len() - from + OVERHEAD;
+        if from > 0 {
+            self.joined += OVERHEAD;
+        }
+        turn
+    }
+
+    /// Takes the last turn back, of which nothing has been written.
+    pub(super) fn untake(&mut self, turn: Turn) {
+        self.pieces.truncate(turn.from);
+        self.cutters[turn.place] = turn.cutter;
+        (self.taken[turn.place], self.behind, self.joined) = turn.before;
     }
 
     /// Where in the stream ends what has been taken.
@@ -69,6 +106,20 @@ impl Outgoing {
         if self.pieces.is_empty() && self.pieces.capacity() > KEPT {
             self.pieces = BytesMut::new();
         }
+    }
+
+    /// What of this connection the peer's process has not read, if the kernel says this of the whole
+    /// stream. What the other one has written behind it is not taken for it: the peer may have read all
+    /// of this one's.
+    pub(super) fn unread(&mut self, place: Place, kernel: usize) -> usize {
+        // It is one too high now and then.
+        if kernel <= 1 && self.pieces.is_empty() {
+            self.joined = 0;
+            self.behind = [0; SIDES];
+            return kernel;
+        }
+        let all = kernel + self.pieces.len() + self.joined;
+        all.saturating_sub(self.behind[place])
     }
 
     /// Whether something of this connection was taken and has not been written.

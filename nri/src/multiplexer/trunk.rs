@@ -1,18 +1,19 @@
 //! The shared stream.
 
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
+use std::mem;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::time::Instant;
 use ttrpc_keepalive::transport::{Look, Transport};
-use ttrpc_keepalive::{ConnectionError, PeerCredentials};
+use ttrpc_keepalive::{ConnectionError, PeerCredentials, PeerProcess};
 
 use super::incoming::{HEADER, Incoming};
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Turn};
 use super::wakers::Wakers;
 
 /// Connections on a stream.
@@ -28,6 +29,13 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// The rest of a piece that is left in the kernel for the connection that it is for: it reads that to
 /// where it is needed.
 const LONG: usize = 4096;
+
+/// How long a connection that has nothing to do leaves the stream to one that has. That one may be stuck:
+/// its thread may be blocked by who knows what.
+const STANDBY: Duration = Duration::from_millis(10);
+
+/// So much is read for the other connection in advance.
+const WAITING: usize = 64 << 10;
 
 /// Reads that bring nothing for the connection that reads.
 const STEPS: usize = 16;
@@ -51,9 +59,11 @@ pub(super) struct State {
     heard: Option<Instant>,
     /// The stream took no byte when it was last offered some.
     refused: bool,
+    /// Who waits until its turn has left.
+    waits: [bool; SIDES],
     /// What a write has met that was not the owner's.
     write_error: Option<io::Error>,
-    /// The peer has closed the stream.
+    /// The peer has closed the stream, between two pieces.
     is_ended: bool,
     /// Why the connections end.
     end: Option<ConnectionError>,
@@ -63,16 +73,27 @@ pub(super) struct State {
     /// Since when one waits for the other.
     waits_since: Option<Instant>,
     /// The stream has been told how it ends.
-    is_over: bool,
+    is_told: bool,
+    /// It has said farewell.
+    is_shut: bool,
     has_entered: bool,
+    /// Reads that brought something.
+    reads: u64,
+    /// The last one that brought something for each connection.
+    brought: [u64; SIDES],
+    /// The last one of which each connection knows.
+    known: [u64; SIDES],
     wakes: [bool; SIDES],
 }
 
 /// What a read has brought.
 pub(super) enum Read {
-    Done(Poll<io::Result<usize>>),
-    /// The other connection has its turn, until then.
-    Wait(Instant),
+    Done(io::Result<usize>),
+    /// Nothing. The waker is called.
+    Pending,
+    /// Nothing, and the other connection is to see to the stream. If it does not, it is this one's turn
+    /// at this time.
+    Until(Instant),
 }
 
 impl Trunk {
@@ -87,14 +108,19 @@ impl Trunk {
                 outgoing: Outgoing::default(),
                 heard: None,
                 refused: false,
+                waits: [false; SIDES],
                 write_error: None,
                 is_ended: false,
                 end: None,
                 left: [false; SIDES],
                 absent: [true; SIDES],
                 waits_since: None,
-                is_over: false,
+                is_told: false,
+                is_shut: false,
                 has_entered: false,
+                reads: 0,
+                brought: [0; SIDES],
+                known: [0; SIDES],
                 wakes: [false; SIDES],
             }),
             both: Waker::from(Arc::clone(&wakers)),
@@ -113,10 +139,34 @@ impl Trunk {
         self.with(|state| poll(state, &mut Context::from_waker(&self.both)))
     }
 
+    /// For a caller that is no task of the stream's. `None` if somebody else is at it.
+    pub(super) fn try_now<R>(
+        &self,
+        act: impl FnOnce(&mut State, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(state)) => state.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.act(state, |state| {
+            act(state, &mut Context::from_waker(&self.both))
+        }))
+    }
+
+    /// It is not woken for what comes, and polls by itself.
+    pub(super) fn stand_by(&self, place: Place) {
+        self.wakers.stand_by(place);
+    }
+
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.lock();
+        self.act(self.lock(), act)
+    }
+
+    /// What is to be woken is woken behind the lock.
+    fn act<R>(&self, mut state: MutexGuard<'_, State>, act: impl FnOnce(&mut State) -> R) -> R {
         let result = act(&mut state);
-        let wakes = std::mem::take(&mut state.wakes);
+        let wakes = mem::take(&mut state.wakes);
         drop(state);
         for (place, wakes) in wakes.into_iter().enumerate() {
             if wakes {
@@ -126,14 +176,15 @@ impl Trunk {
         result
     }
 
+    /// A connection is dropped. With the last one goes the stream, though a handle that could write may
+    /// live on.
     pub(super) fn leave(&self, place: Place) {
         self.wakers.forget(place);
-        // Dropped behind the lock.
-        let _transport = self.with(|state| {
+        let stream = self.with(|state| {
             state.leave(place);
-            let nobody = state.left.iter().all(|left| *left);
-            nobody.then(|| state.transport.take())
+            state.end_for_nobody()
         });
+        drop(stream);
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -146,7 +197,7 @@ fn other(place: Place) -> Place {
 }
 
 fn gone() -> io::Error {
-    io::ErrorKind::NotConnected.into()
+    ErrorKind::NotConnected.into()
 }
 
 impl State {
@@ -158,10 +209,8 @@ impl State {
         limit: usize,
     ) -> Read {
         self.absent[place] = false;
-        if let Err(error) = self.push(cx) {
-            // The next write meets it.
-            self.write_error = Some(error);
-        }
+        // What was taken of a connection that does not write now leaves all the same.
+        self.push_for_all(cx);
         let read = self.read_some(place, cx, buffer, limit);
         if self.waits_since.is_some() && !self.must_wait_for(place) {
             self.waits_since = None;
@@ -177,22 +226,22 @@ impl State {
         buffer: &mut BytesMut,
         limit: usize,
     ) -> Read {
-        if self.incoming.waits_for(place) {
-            return Read::Done(Poll::Ready(Ok(self.incoming.read(place, buffer, limit))));
+        if self.incoming.waiting(place) > 0 {
+            return Read::Done(Ok(self.incoming.read(place, buffer, limit)));
         }
         for _ in 0..STEPS {
-            if let Some(end) = &self.end {
-                return Read::Done(Poll::Ready(Err(end.clone().into())));
-            }
             if self.is_ended {
-                return Read::Done(Poll::Ready(Ok(0)));
+                return Read::Done(Ok(0));
+            }
+            if let Err(error) = self.check() {
+                return Read::Done(Err(error));
             }
             let now = Instant::now();
             if self.must_wait_for(other(place)) {
                 let since = *self.waits_since.get_or_insert(now);
                 if now < since + PATIENCE {
                     self.wakes[other(place)] = true;
-                    return Read::Wait(since + PATIENCE);
+                    return Read::Until(since + PATIENCE);
                 }
                 self.absent[other(place)] = true;
                 self.waits_since = None;
@@ -205,41 +254,53 @@ impl State {
             };
             let start = buffer.len();
             let Some(transport) = &mut self.transport else {
-                return Read::Done(Poll::Ready(Err(gone())));
+                return Read::Done(Err(gone()));
             };
             match transport.poll_read(cx, buffer, most) {
-                Poll::Pending => return Read::Done(Poll::Pending),
-                Poll::Ready(Err(error)) => return Read::Done(Poll::Ready(Err(error))),
+                Poll::Pending if self.stands_by(place) => return Read::Until(now + STANDBY),
+                Poll::Pending => return Read::Pending,
+                Poll::Ready(Err(error)) => return Read::Done(Err(error)),
                 Poll::Ready(Ok(0)) => {
-                    self.is_ended = true;
                     if self.incoming.is_mid_piece() {
                         self.end = Some(ConnectionError::Torn);
                     }
+                    self.is_ended = self.end.is_none();
                     self.wakes[other(place)] = true;
                 }
                 Poll::Ready(Ok(_)) => {
                     self.heard = Some(now);
+                    self.reads += 1;
                     if let Err(error) = self.incoming.take(place, buffer, start) {
                         self.end = Some(io::Error::from(error).into());
                         self.wakes[other(place)] = true;
                     }
-                    self.wakes[other(place)] |= self.incoming.waits_for(other(place));
+                    if self.incoming.waiting(other(place)) > 0 {
+                        self.brought[other(place)] = self.reads;
+                        self.wakes[other(place)] = true;
+                    }
                     let own = buffer.len() - start;
                     if own > 0 {
-                        return Read::Done(Poll::Ready(Ok(own)));
+                        self.brought[place] = self.reads;
+                        return Read::Done(Ok(own));
                     }
                 }
             }
         }
         self.wakes[place] = true;
-        Read::Done(Poll::Pending)
+        Read::Pending
+    }
+
+    /// Whether all that has come since this connection last asked was for the other one.
+    fn stands_by(&mut self, place: Place) -> bool {
+        let known = mem::replace(&mut self.known[place], self.reads);
+        self.brought[place] <= known && self.brought[other(place)] > known
     }
 
     /// Whether what comes next is for this connection, and it will come for it.
     fn must_wait_for(&self, place: Place) -> bool {
         !self.left[place]
             && !self.absent[place]
-            && (self.incoming.waits_for(place) || self.incoming.remaining(place) > LONG)
+            && (self.incoming.waiting(place) > WAITING || self.incoming.remaining(place) > LONG)
     }
 
     pub(super) fn write(
@@ -248,31 +309,100 @@ impl State {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if let Some(end) = &self.end {
-            return Poll::Ready(Err(end.clone().into()));
-        }
+        self.check()?;
         self.push(cx)?;
-        if self.outgoing.holds(place) {
+        if self.is_held(place) {
             return Poll::Pending;
         }
-        let taken = self.outgoing.take(place, slices);
-        if let Err(error) = self.push(cx) {
-            self.write_error = Some(error);
-        }
+        // Its place in the row is taken now, whatever the stream says: another connection with much to
+        // write would be faster each time.
+        let taken = self.outgoing.take(place, slices).length;
+        self.push_for_all(cx);
         Poll::Ready(Ok(taken))
     }
 
-    pub(super) fn flush(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(end) = &self.end {
-            return Poll::Ready(Err(end.clone().into()));
+    /// Writes if nothing is in front, and the stream takes some of it now.
+    pub(super) fn write_now(
+        &mut self,
+        place: Place,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        self.check()?;
+        if self.write_error.is_some() || !self.outgoing.pieces().is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
         }
+        let turn = self.outgoing.take(place, slices);
+        let length = self.outgoing.pieces().len();
+        self.push_for_all(cx);
+        self.keep(turn, length)
+    }
+
+    /// Offers bytes past every cache: what was taken before, and then those of this connection.
+    pub(super) fn offer(&mut self, place: Place, bytes: &[u8]) -> Option<io::Result<usize>> {
+        if let Err(error) = self.check() {
+            return Some(Err(error));
+        }
+        match self.offer_pieces()? {
+            Ok(()) if self.outgoing.pieces().is_empty() => {}
+            Ok(()) => return Some(Err(ErrorKind::WouldBlock.into())),
+            Err(error) => return Some(Err(error)),
+        }
+        let turn = self.outgoing.take(place, &[IoSlice::new(bytes)]);
+        let length = self.outgoing.pieces().len();
+        let offered = self.offer_pieces();
+        let kept = self.keep(turn, length);
+        match offered? {
+            Ok(()) => Some(kept),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn offer_pieces(&mut self) -> Option<io::Result<()>> {
+        if self.outgoing.pieces().is_empty() {
+            return Some(Ok(()));
+        }
+        let offered = (self.transport.as_mut()?).try_send(self.outgoing.pieces())?;
+        Some(offered.map(|length| self.handle_written(length)))
+    }
+
+    /// A turn of which nothing was written is taken back: its bytes may be others the next time.
+    fn keep(&mut self, turn: Turn, length: usize) -> io::Result<usize> {
+        if self.outgoing.pieces().len() < length {
+            return Ok(turn.length);
+        }
+        self.outgoing.untake(turn);
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    pub(super) fn flush(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.check()?;
         self.push(cx)?;
-        if self.outgoing.holds(place) {
+        if self.is_held(place) {
             return Poll::Pending;
         }
-        match &mut self.transport {
-            Some(transport) => transport.poll_flush(cx),
-            None => Poll::Ready(Err(gone())),
+        self.transport.as_mut().ok_or_else(gone)?.poll_flush(cx)
+    }
+
+    /// Whether a turn of this connection has not left yet. Its driver is called when it has.
+    fn is_held(&mut self, place: Place) -> bool {
+        self.waits[place] = self.outgoing.holds(place);
+        self.waits[place]
+    }
+
+    /// The reason of the end, for whoever goes on.
+    fn check(&self) -> io::Result<()> {
+        match &self.end {
+            Some(end) => Err(end.clone().into()),
+            None => Ok(()),
+        }
+    }
+
+    /// The same in the turn of somebody who may have nothing to write: an error is met by the next who
+    /// has.
+    fn push_for_all(&mut self, cx: &mut Context<'_>) {
+        if let Err(error) = self.push(cx) {
+            self.write_error = Some(error);
         }
     }
 
@@ -283,42 +413,60 @@ impl State {
         }
         while !self.outgoing.pieces().is_empty() {
             let transport = self.transport.as_mut().ok_or_else(gone)?;
-            let now = Instant::now();
             match transport.poll_write(cx, &[IoSlice::new(self.outgoing.pieces())]) {
                 Poll::Pending => {
                     self.refused = true;
                     return Ok(());
                 }
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => self.handle_written(now, written?),
+                Poll::Ready(Ok(0)) => return Err(ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => self.handle_written(written?),
             }
         }
         Ok(())
     }
 
-    fn handle_written(&mut self, now: Instant, length: usize) {
-        if std::mem::take(&mut self.refused) {
-            self.heard = Some(now);
+    fn handle_written(&mut self, length: usize) {
+        if mem::take(&mut self.refused) {
+            self.heard = Some(Instant::now());
         }
-        let held = [self.outgoing.holds(0), self.outgoing.holds(1)];
         self.outgoing.advance(length);
         for place in 0..SIDES {
-            self.wakes[place] |= held[place] && !self.outgoing.holds(place);
+            if self.waits[place] && !self.outgoing.holds(place) {
+                self.waits[place] = false;
+                self.wakes[place] = true;
+            }
         }
     }
 
+    pub(super) fn unread(&mut self, place: Place) -> Option<usize> {
+        let kernel = self.transport.as_ref()?.unread()?;
+        Some(self.outgoing.unread(place, kernel))
+    }
+
     pub(super) fn look(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<Look> {
-        if self.incoming.waits_for(place) || self.is_ended || self.end.is_some() {
+        if self.incoming.waiting(place) > 0 || self.is_ended || self.end.is_some() {
             return Poll::Ready(Look::Readable);
         }
+        // A write that was refused may be taken by now, and the reactor has not said so. An error is met
+        // by the next write.
+        let _ = self.offer_pieces();
         match &mut self.transport {
             Some(transport) => transport.poll_look(cx),
             None => Poll::Ready(Look::Readable),
         }
     }
 
+    /// Whether the stream can be written to from anywhere. It holds nothing back then.
+    pub(super) fn has_shortcut(&self) -> bool {
+        (self.transport.as_ref()).is_some_and(|transport| transport.shortcut().is_some())
+    }
+
     pub(super) fn heard(&self) -> Option<std::time::Instant> {
         self.heard.map(Instant::into_std)
+    }
+
+    pub(super) fn peer_process(&self) -> Option<PeerProcess> {
+        self.transport.as_ref()?.peer_process()
     }
 
     pub(super) fn enter(&mut self) -> io::Result<()> {
@@ -337,17 +485,10 @@ impl State {
             ConnectionError::LocalClose | ConnectionError::Abandoned
         );
         self.leave(place);
-        if !own && self.end.is_none() {
+        if (!own || self.has_nobody()) && self.end.is_none() {
             self.end = Some(end.clone());
         }
-        if self.closes() {
-            let end = self.end.get_or_insert_with(|| end.clone());
-            if let Some(transport) = &mut self.transport {
-                if !std::mem::replace(&mut self.is_over, true) {
-                    transport.handle_end(end);
-                }
-            }
-        }
+        self.tell();
     }
 
     fn leave(&mut self, place: Place) {
@@ -356,24 +497,47 @@ impl State {
         self.wakes[other(place)] = true;
     }
 
-    /// Whether the stream ends with this connection.
-    fn closes(&self) -> bool {
-        self.end.is_some() || self.left.iter().all(|left| *left)
+    fn has_nobody(&self) -> bool {
+        self.left.iter().all(|left| *left)
+    }
+
+    fn end_for_nobody(&mut self) -> Option<Box<dyn Transport>> {
+        if !self.has_nobody() {
+            return None;
+        }
+        self.end.get_or_insert(ConnectionError::LocalClose);
+        self.tell();
+        self.transport.take()
+    }
+
+    /// Tells the stream how it ends.
+    fn tell(&mut self) {
+        if let (Some(end), Some(transport)) = (&self.end, &mut self.transport) {
+            if !mem::replace(&mut self.is_told, true) {
+                transport.handle_end(end);
+            }
+        }
     }
 
     pub(super) fn shutdown(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.push(cx)?;
-        if self.outgoing.holds(place) {
+        if self.is_held(place) {
             return Poll::Pending;
         }
         match &mut self.transport {
-            Some(transport) if self.end.is_some() => transport.poll_shutdown(cx),
+            Some(transport) if self.end.is_some() && !self.is_shut => {
+                let shut = transport.poll_shutdown(cx);
+                self.is_shut = shut.is_ready();
+                shut
+            }
             _ => Poll::Ready(Ok(())),
         }
     }
 
+    /// Closes the stream if it has ended. What one connection gives up may leave the other in the middle
+    /// of its work.
     pub(super) fn abort(&mut self) {
-        if self.closes() {
+        if self.end.is_some() {
             if let Some(mut transport) = self.transport.take() {
                 transport.abort();
             }

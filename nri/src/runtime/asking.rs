@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ttrpc_keepalive::{Call, Code, Error, LateOutcome};
+use ttrpc_keepalive::{Call, Code, Decode, Error, LateOutcome};
 
 use super::change::Change;
 use super::error::{Absence, EventError};
@@ -56,7 +56,7 @@ impl Shared {
     /// # Errors
     ///
     /// It answered an error, or has no part in an event that needs it.
-    pub(super) async fn ask<R>(
+    pub(super) async fn ask<R: Decode>(
         &self,
         member: &Arc<Member>,
         asking: &Asking,
@@ -96,7 +96,7 @@ impl Shared {
     /// # Errors
     ///
     /// As [`ask`](Self::ask).
-    pub(super) async fn tell_change<R>(
+    pub(super) async fn tell_change<R: Decode>(
         &self,
         member: &Arc<Member>,
         asking: &Asking,
@@ -124,7 +124,7 @@ impl Shared {
     /// # Errors
     ///
     /// As [`ask`](Self::ask).
-    pub(super) async fn ask_if_known<R>(
+    pub(super) async fn ask_if_known<R: Decode>(
         &self,
         member: &Arc<Member>,
         asking: &Asking,

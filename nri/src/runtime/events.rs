@@ -1,6 +1,6 @@
 //! The events of a node, as its runtime tells them.
 
-use ttrpc_keepalive::Call;
+use ttrpc_keepalive::{Call, Decode};
 
 use super::Runtime;
 use super::combine::{Adjustment, Creation, Stopping, Update, Updating};
@@ -315,7 +315,7 @@ impl Runtime {
     }
 
     /// Tells of what has changed, and takes no answer but an error.
-    async fn tell<R>(
+    async fn tell<R: Decode>(
         &self,
         event: Event,
         about: (&PodSandbox, Option<&Container>),

@@ -2,12 +2,14 @@
 // an unmodified ttrpc-rust. Each version has a crate of its own, since its generated code says
 // `::ttrpc::`; what differs between versions is in those.
 
+use std::future::Future;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use generated::interop::{Number, Text};
 use generated::interop_ttrpc::{Streams, StreamsClient, Unary, UnaryClient};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::runtime::Builder;
 use ttrpc::r#async::{Client, Server, ServerStreamSender, TtrpcContext};
 
 #[allow(clippy::all, clippy::pedantic, unused, renamed_and_removed_lints)]
@@ -19,19 +21,27 @@ include!("logged.rs");
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-#[tokio::main]
-async fn main() -> Result<()> {
+fn main() -> Result<()> {
     log_lines();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["serve", socket] => serve(&format!("unix://{socket}")).await,
-        ["script", socket] => script(&format!("unix://{socket}")).await,
-        _ => Err("usage: peer serve|script SOCKET".into()),
+        ["serve", socket] => run(&mut Builder::new_multi_thread(), serve(socket, false)),
+        ["serve-on-one-thread", socket] => run(&mut Builder::new_current_thread(), serve(socket, true)),
+        ["serve-sync", socket] => serve_sync(&format!("unix://{socket}")),
+        ["script", socket] => {
+            run(&mut Builder::new_multi_thread(), script(&format!("unix://{socket}")))
+        }
+        _ => Err("usage: peer serve|serve-on-one-thread|serve-sync|script SOCKET".into()),
     }
 }
 
-async fn serve(address: &str) -> Result<()> {
-    let mut server = register(Server::new().bind(address)?);
+fn run(runtime: &mut Builder, does: impl Future<Output = Result<()>>) -> Result<()> {
+    runtime.enable_all().build()?.block_on(does)
+}
+
+/// With handlers that block the thread which they sleep on, or not.
+async fn serve(socket: &str, blocks: bool) -> Result<()> {
+    let mut server = register(Server::new().bind(&format!("unix://{socket}"))?, blocks);
     server.start().await?;
     println!("ready");
     let mut input = BufReader::new(tokio::io::stdin()).lines();
@@ -86,7 +96,9 @@ async fn count(client: &StreamsClient) -> Result<()> {
     if want == 5 { Ok(()) } else { Err(format!("{want} of 5 came").into()) }
 }
 
-struct Handler;
+struct Handler {
+    blocks: bool,
+}
 
 #[async_trait]
 impl Unary for Handler {
@@ -95,7 +107,12 @@ impl Unary for Handler {
     }
 
     async fn sleep(&self, _: &TtrpcContext, ms: Number) -> ttrpc::Result<Number> {
-        tokio::time::sleep(Duration::from_millis(ms.value.unsigned_abs())).await;
+        let time = Duration::from_millis(ms.value.unsigned_abs());
+        if self.blocks {
+            std::thread::sleep(time);
+        } else {
+            tokio::time::sleep(time).await;
+        }
         Ok(ms)
     }
 }

@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"ttrpc-keepalive/interop/keepalive"
 )
 
@@ -107,4 +110,39 @@ func playHold(ctx context.Context, c caller) (string, error) {
 	fmt.Println("go")
 	time.Sleep(time.Minute)
 	return "", errors.New("it was not ended")
+}
+
+// playReads makes a late call to a peer that knows no PING and lives.
+func playReads(ctx context.Context, c caller) (string, error) {
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	// Some servers have timers of their own, whose DEADLINE_EXCEEDED may come before the deadline.
+	return c.judges(ctx, keepalive.VerdictReads, keepalive.VerdictSlow)
+}
+
+// playUnread makes one to such a peer that is stopped.
+func playUnread(ctx context.Context, c caller) (string, error) {
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	fmt.Println("go")
+	time.Sleep(500 * time.Millisecond) // It is stopped meanwhile.
+	return c.judges(ctx, keepalive.VerdictNotReading)
+}
+
+func (c caller) judges(ctx context.Context, expected ...keepalive.Verdict) (string, error) {
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err := c.conn.Judge(limited, func(ctx context.Context) error {
+		return c.unary(ctx, "Sleep", &Int64Value{Value: 3000}, new(Int64Value))
+	})
+	if slices.Contains(expected, keepalive.VerdictSlow) && status.Code(err) == codes.DeadlineExceeded {
+		return err.Error(), c.conn.Err()
+	}
+	var late *keepalive.LateError
+	if !errors.As(err, &late) || !slices.Contains(expected, late.Verdict) || !errors.Is(err, context.DeadlineExceeded) {
+		return "", fmt.Errorf("the late call: %v", err)
+	}
+	return late.Error(), c.conn.Err()
 }

@@ -47,6 +47,8 @@ var scenarios = map[string]scenario{
 	"full":          playFull,
 	"dead":          playDead,
 	"hold":          playHold,
+	"reads":         playReads,
+	"unread":        playUnread,
 }
 
 func play(address, name string) error {

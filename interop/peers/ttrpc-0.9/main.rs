@@ -10,8 +10,12 @@ async fn connect(address: &str) -> ttrpc::Result<Client> {
     Client::connect(address).await
 }
 
-fn register(server: Server) -> Server {
+fn register(server: Server, blocks: bool) -> Server {
     server
-        .register_service(create_unary(Arc::new(Handler)))
-        .register_service(create_streams(Arc::new(Handler)))
+        .register_service(create_unary(Arc::new(Handler { blocks })))
+        .register_service(create_streams(Arc::new(Handler { blocks })))
+}
+
+fn serve_sync(_: &str) -> Result<()> {
+    Err("only with 0.10".into())
 }

@@ -19,11 +19,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use report::{Report, World};
+use report::{NEWEST, Report, World};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use ttrpc_keepalive::{Keepalive, Listener};
 
-type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+type Failure = Box<dyn Error + Send + Sync>;
+type Result<T> = std::result::Result<T, Failure>;
 
 const USAGE: &str = "\
 usage: interop run TARGET [NAMEPART]     all pairings, or those with this in their name
@@ -32,6 +33,8 @@ usage: interop run TARGET [NAMEPART]     all pairings, or those with this in the
        interop receipts TARGET [--write] the same of servers judged by what they read, for docs/judging.md
        interop shim ADDRESS CONTAINER PID
                                          a shim of containerd, judged in the same way; nri/e2e/run has one
+       interop load TARGET CALLS         late calls to such servers while all processors are busy: fails
+                                         if one that reads is said not to
        interop serve SOCKET [MS]         a server, until its input ends; asks its clients so often
        interop hold ADDRESS              a client that watches its server, and stays
 
@@ -51,6 +54,7 @@ async fn main() -> ExitCode {
         ["shim", address, container, pid] => {
             shim::judge(address, container, pid).await.map(|()| true)
         }
+        ["load", target, calls] => load(target, calls).await.map(|()| true),
         ["serve", socket] => serve(socket, Keepalive::on_demand()).await,
         ["serve", socket, interval] => match interval.parse() {
             Ok(interval) => serve(socket, judge::watched(interval)).await,
@@ -80,6 +84,13 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     report.pairing(name, compat::check(&world)).await;
     let name = "old servers, judged by what they read: the table in docs/judging.md";
     report.pairing(name, receipts::check(&world)).await;
+    let name = "old servers, judged by what they read while all processors are busy";
+    report.pairing(name, receipts::check_load(&world)).await;
+    for (stopped, are) in [(false, "asleep"), (true, "stopped")] {
+        let name = format!("go client {NEWEST} with keepalive judges old servers: {are}");
+        let plays = receipts::judged_by_go(&world, stopped);
+        report.pairing(&name, plays).await;
+    }
     Ok(report.close())
 }
 
@@ -91,6 +102,11 @@ async fn compat(target: &str, write: bool) -> Result<()> {
 async fn receipts(target: &str, write: bool) -> Result<()> {
     let world = Arc::new(World::new(PathBuf::from(target))?);
     receipts::show(&world, write).await
+}
+
+async fn load(target: &str, calls: &str) -> Result<()> {
+    let world = Arc::new(World::new(PathBuf::from(target))?);
+    receipts::load(&world, calls.parse()?).await
 }
 
 /// Serves until the input ends; the line "shutdown" on it shuts the server down.

@@ -3,6 +3,7 @@
 mod compat;
 mod from_go;
 mod judge;
+mod nri;
 mod others;
 mod process;
 mod raw;
@@ -80,6 +81,7 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     from_go::all(&world, &mut report).await;
     judge::all(&world, &mut report).await;
     others::all(&world, &mut report).await;
+    nri::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";
     report.pairing(name, compat::check(&world)).await;
     let name = "old servers, judged by what they read: the table in docs/judging.md";

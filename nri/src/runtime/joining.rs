@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
-use ttrpc_keepalive::Error;
+use ttrpc_keepalive::{Error, Peer, State};
 
 use super::change::Change;
 use super::member::Member;
@@ -45,8 +45,11 @@ impl Shared {
                     }
                 }
                 seen = liveness.next() => {
-                    if seen.is_none() {
-                        return;
+                    let Some(seen) = seen else { return };
+                    // In doubt, and not by the watch: a call was late, and whoever made it decides.
+                    let suspect = matches!(seen.state(), State::Suspect);
+                    if seen.peer() == Peer::Doubtful && !suspect {
+                        continue;
                     }
                     let before = member.standing();
                     let step = member.decide(Standing::handle_peer);

@@ -1,0 +1,313 @@
+//! Plugins with Go's stub as it is, and the runtime's side of the NRI crate.
+//!
+//! Such plugins know no PING. They are never found dead for that, and a late one is judged by what its process
+//! reads.
+
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use ttrpc_keepalive::{DeadReason, Keepalive, Support, Verdict};
+use ttrpc_keepalive_nri::api::{Container, LinuxResources, PodSandbox};
+use ttrpc_keepalive_nri::runtime::{Change, EventError, Runtime};
+
+use crate::Result;
+use crate::process::Process;
+use crate::report::{Report, World, claim};
+
+/// What the runtimes on most nodes embed, and the newest.
+const RELEASES: [&str; 2] = ["0.8.0", "0.12.5"];
+
+/// The plugin's limit, as everywhere.
+const LIMIT: Duration = Duration::from_secs(2);
+/// What a busy machine adds.
+const MARGIN: Duration = Duration::from_millis(1500);
+
+pub(crate) async fn all(world: &World, report: &mut Report) {
+    for release in RELEASES {
+        let name = format!("Go NRI stub {release}, Rust runtime: every event");
+        report.pairing(&name, events(world, release)).await;
+        let name = format!("Go NRI stub {release}, Rust runtime: late, failing");
+        report.pairing(&name, late(world, release)).await;
+        let name = format!("Go NRI stub {release}, Rust runtime: stopped at work");
+        report.pairing(&name, stopped_at_work(world, release)).await;
+        let name = format!("Go NRI stub {release}, Rust runtime: stopped while idle");
+        report
+            .pairing(&name, stopped_while_idle(world, release))
+            .await;
+    }
+}
+
+/// A runtime with one plugin.
+struct Node {
+    runtime: Runtime,
+    plugin: Process,
+    changes: mpsc::UnboundedReceiver<Change>,
+    updates: mpsc::UnboundedReceiver<String>,
+}
+
+impl Node {
+    /// Starts both, and waits until the plugin is served. `pods`: how many there are, of 1 MiB each; `does`: what
+    /// the plugin is told to do.
+    async fn start(world: &World, release: &str, pods: usize, does: &[&str]) -> Result<Self> {
+        let socket = world.socket();
+        let (changed, changes) = mpsc::unbounded_channel();
+        let (updated, updates) = mpsc::unbounded_channel();
+        let keepalive = Keepalive::every(Duration::from_secs(1))
+            .timeout(Duration::from_secs(3))
+            .watch_by_receipts(true);
+        let runtime = Runtime::builder("interop", "1.0")
+            .limit(LIMIT)
+            .keepalive(keepalive)
+            .state(move || async move {
+                let pods = (0..pods).map(|number| large(&number.to_string()));
+                (pods.collect(), vec![container("there")])
+            })
+            .update(move |plugin, request| {
+                for update in request.update {
+                    let shares = update.linux.resources.cpu.shares.value;
+                    // The scenario may be over.
+                    let _ = updated.send(format!("{plugin} {} {shares}", update.container_id));
+                }
+                async { Ok(Vec::new()) }
+            })
+            .hook(move |_, change| {
+                let _ = changed.send(change.clone());
+            })
+            .listen(&socket.display().to_string())
+            .await?;
+        let program = world.program(&format!("interop/go/nri-plugin-{release}"));
+        let path = socket.display().to_string();
+        let mut plugin = Process::start(&program, &[&[path.as_str()], does].concat(), &socket)?;
+        plugin.expect("configured interop 1.0 5s 2s").await?;
+        plugin.expect(&format!("synchronized {pods} 1")).await?;
+        let mut node = Self {
+            runtime,
+            plugin,
+            changes,
+            updates,
+        };
+        node.until(|change| matches!(change, Change::Serving))
+            .await?;
+        Ok(node)
+    }
+
+    async fn until(&mut self, such: impl Fn(&Change) -> bool) -> Result<Change> {
+        loop {
+            let change = timeout(Duration::from_secs(30), self.changes.recv()).await;
+            match change.map_err(|_| "nothing happens to the plugin")? {
+                Some(change) if such(&change) => return Ok(change),
+                Some(_) => {}
+                None => return Err("the runtime is gone".into()),
+            }
+        }
+    }
+
+    /// Creates a container, and says which variables it got and how long that took.
+    async fn create(&self, name: &str) -> (std::result::Result<Vec<String>, EventError>, Duration) {
+        let began = Instant::now();
+        let created = self
+            .runtime
+            .create_container(pod("pod"), container(name))
+            .await;
+        let env = created.map(|created| {
+            let env = created.adjustment.env.iter();
+            env.map(|variable| format!("{}={}", variable.key, variable.value))
+                .collect()
+        });
+        (env, began.elapsed())
+    }
+}
+
+/// Every event that the release knows reaches the plugin, and its answers come back; a node of 20 MiB is told in
+/// parts; the plugin's own updates arrive.
+async fn events(world: &World, release: &str) -> Result<String> {
+    let mut node = Node::start(world, release, 20, &["validates"]).await?;
+    let runtime = node.runtime.clone();
+    let (p, c) = (|| pod("p"), || container("c"));
+    runtime.run_pod_sandbox(p()).await?;
+    let created = runtime.create_container(p(), c()).await?;
+    claim!(created.adjustment.env[0].key == "GO", "{created:?}");
+    claim!(
+        created.adjustment.mounts[0].destination == "/go",
+        "{created:?}"
+    );
+    let shares = created.adjustment.linux.resources.cpu.shares.value;
+    claim!(shares == 512, "cpu shares {shares}");
+    claim!(created.updates[0].container_id == "other", "{created:?}");
+    runtime.post_create_container(p(), c()).await?;
+    runtime.start_container(p(), c()).await?;
+    runtime.post_start_container(p(), c()).await?;
+    let updated = runtime
+        .update_container(p(), c(), LinuxResources::new())
+        .await?;
+    let shares = updated.resources.cpu.shares.value;
+    claim!(shares == 256, "cpu shares {shares}");
+    runtime.post_update_container(p(), c()).await?;
+    let none = LinuxResources::new;
+    runtime.update_pod_sandbox(p(), none(), none()).await?;
+    runtime.post_update_pod_sandbox(p()).await?;
+    runtime.stop_container(p(), c()).await?;
+    runtime.remove_container(p(), c()).await?;
+    runtime.stop_pod_sandbox(p()).await?;
+    runtime.remove_pod_sandbox(p()).await?;
+    let new = release != "0.8.0";
+    let expected = [
+        ("RunPodSandbox p", true),
+        ("CreateContainer c", true),
+        ("ValidateContainerAdjustment c 10-go 1", new),
+        ("PostCreateContainer c", true),
+        ("StartContainer c", true),
+        ("PostStartContainer c", true),
+        ("UpdateContainer c", true),
+        ("PostUpdateContainer c", true),
+        ("UpdatePodSandbox p", new),
+        ("PostUpdatePodSandbox p", new),
+        ("StopContainer c", true),
+        ("RemoveContainer c", true),
+        ("StopPodSandbox p", true),
+        ("RemovePodSandbox p", true),
+    ];
+    let mut events = 0;
+    for (event, _) in expected.iter().filter(|(_, known)| *known) {
+        node.plugin.expect(&format!("got {event}")).await?;
+        events += 1;
+    }
+    if new {
+        let (rejected, _) = node.create("invalid").await;
+        let rejected = rejected.err().ok_or("nothing was rejected")?.to_string();
+        claim!(rejected.contains("not valid"), "{rejected}");
+        node.plugin.expect("got CreateContainer invalid").await?;
+        let validated = "got ValidateContainerAdjustment invalid 10-go 1";
+        node.plugin.expect(validated).await?;
+    }
+
+    let (created, _) = node.create("update").await;
+    created?;
+    let update = timeout(Duration::from_secs(10), node.updates.recv()).await?;
+    claim!(update.as_deref() == Some("10-go late 7"), "{update:?}");
+    let support = node.runtime.plugins()[0].snapshot.support();
+    claim!(support == Support::No, "{support:?}");
+    Ok(format!("{events} events, 20 MiB in parts, an update"))
+}
+
+/// A slow plugin is kept, spared, and served again; an error in time fails its event and no more.
+async fn late(world: &World, release: &str) -> Result<String> {
+    let mut node = Node::start(world, release, 0, &[]).await?;
+    let (created, _) = node.create("first").await;
+    claim!(created? == ["GO=first"], "not adjusted");
+    let (created, took) = node.create("slow").await;
+    claim!(created?.is_empty(), "adjusted though late");
+    claim!(took >= LIMIT && took < LIMIT + MARGIN, "it took {took:?}");
+    let late = node
+        .until(|change| matches!(change, Change::Late { .. }))
+        .await?;
+    let Change::Late { error, .. } = late else {
+        return Err("not late".into());
+    };
+    claim!(error.verdict() == Some(Verdict::Slow), "{error}");
+    let reads = error
+        .evidence()
+        .is_some_and(|evidence| evidence.only_reads());
+    claim!(reads, "{error}");
+    let (skipped, skipping) = node.create("skipped").await;
+    claim!(skipped?.is_empty(), "asked while set aside");
+    claim!(skipping < MARGIN, "the next event took {skipping:?}");
+    node.until(|change| matches!(change, Change::Serving))
+        .await?;
+
+    let (failed, _) = node.create("error").await;
+    let failed = failed.err().ok_or("an error is no error")?;
+    claim!(failed.status().is_some(), "{failed}");
+    let (created, _) = node.create("last").await;
+    claim!(created? == ["GO=last"], "not adjusted");
+    for name in ["first", "slow"] {
+        node.plugin
+            .expect(&format!("got CreateContainer {name}"))
+            .await?;
+    }
+    node.plugin.expect("synchronized 0 1").await?;
+    node.plugin.expect("got CreateContainer error").await?;
+    node.plugin.expect("got CreateContainer last").await?;
+    Ok("slow: kept, spared, served again; an error fails its event".to_owned())
+}
+
+/// Stopped with a request in its socket: one limit, then nothing, until it is found dead.
+async fn stopped_at_work(world: &World, release: &str) -> Result<String> {
+    let mut node = Node::start(world, release, 0, &[]).await?;
+    node.create("first").await.0?;
+    node.plugin.stop().await?;
+    let (created, took) = node.create("stopped").await;
+    let waited = took >= LIMIT && took < LIMIT + MARGIN;
+    claim!(waited, "it took {took:?}");
+    if release == "0.8.0" {
+        claim!(created?.is_empty(), "adjusted by a process that is stopped");
+    }
+    let late = node
+        .until(|change| matches!(change, Change::Late { .. }))
+        .await?;
+    let Change::Late { error, .. } = late else {
+        return Err("not late".into());
+    };
+    claim!(error.verdict() == Some(Verdict::NotReading), "{error}");
+    let again = Instant::now();
+    node.create("skipped").await.0?;
+    claim!(again.elapsed() < MARGIN, "it is waited for again");
+    found_dead(&mut node).await?;
+    Ok("not reading; 2 s once; found dead".to_owned())
+}
+
+/// Stopped while nothing is asked: found by what it does not read, and nobody has waited for it.
+async fn stopped_while_idle(world: &World, release: &str) -> Result<String> {
+    let mut node = Node::start(world, release, 0, &[]).await?;
+    node.create("first").await.0?;
+    node.plugin.stop().await?;
+    node.until(|change| matches!(change, Change::SetAside(None)))
+        .await?;
+    let (created, took) = node.create("skipped").await;
+    claim!(took < MARGIN, "it is waited for: {took:?}");
+    claim!(created?.is_empty(), "adjusted by a stopped process");
+    found_dead(&mut node).await?;
+    Ok("found dead by what it does not read; nobody waited".to_owned())
+}
+
+async fn found_dead(node: &mut Node) -> Result<()> {
+    let gone = node
+        .until(|change| matches!(change, Change::Gone(_)))
+        .await?;
+    let Change::Gone(end) = gone else {
+        return Err("not gone".into());
+    };
+    let reason = end.dead_reason();
+    claim!(reason == Some(DeadReason::NotReading), "{end}");
+    let (created, _) = node.create("after").await;
+    claim!(created?.is_empty(), "adjusted by a plugin that is gone");
+    node.plugin.go_on()?;
+    loop {
+        let line = node.plugin.line().await?;
+        if line == "closed" || line == "ended" {
+            return Ok(());
+        }
+    }
+}
+
+fn pod(id: &str) -> PodSandbox {
+    let mut pod = PodSandbox::new();
+    id.clone_into(&mut pod.id);
+    id.clone_into(&mut pod.name);
+    pod
+}
+
+fn large(id: &str) -> PodSandbox {
+    let mut pod = pod(id);
+    pod.annotations
+        .insert("large".to_owned(), "x".repeat(1 << 20));
+    pod
+}
+
+fn container(name: &str) -> Container {
+    let mut container = Container::new();
+    name.clone_into(&mut container.id);
+    name.clone_into(&mut container.name);
+    container
+}

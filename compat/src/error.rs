@@ -66,6 +66,7 @@ pub fn sock_error_msg(size: usize, message: String) -> Error {
 }
 
 /// Puts words in front of an error.
+#[cfg(feature = "async")]
 pub(crate) fn others(words: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::Others(format!("{words}{error}"))
 }

@@ -30,6 +30,7 @@
 //! behind [`asynchronous::Client`] and [`Client`], which their `native` method gives.
 
 #![deny(unsafe_code)]
+#![cfg_attr(not(any(feature = "async", feature = "sync")), allow(dead_code))]
 #![allow(
     clippy::exhaustive_enums,
     clippy::exhaustive_structs,

@@ -110,6 +110,30 @@ async fn so_is_one_that_was_given_no_thread_in_time() {
 }
 
 #[tokio::test]
+async fn one_that_was_answered_for_runs_although_its_time_is_over() {
+    let (told, mut seen) = mpsc::unbounded_channel();
+    let begin = |told: Arc<mpsc::UnboundedSender<&'static str>>, _: Context, q: StringValue| async move {
+        told.send("begun").unwrap();
+        std::thread::sleep(secs(3));
+        Ok(q)
+    };
+    let service = Service::new("demo.Echo", Arc::new(told))
+        .unary("Begin", begin)
+        .method("Begin", soft());
+    let server = Server::builder().service(service);
+    let server = server.driver_thread(DriverThread::Dedicated);
+    let (runtime, client) = served_by(1, server.build().unwrap());
+    // The thread is free again when the time of the second is over.
+    let (first, second) = tokio::join!(call(&client, "Begin"), call(&client, "Begin"));
+    assert_eq!((first, second), (Ok("soft".into()), Ok("soft".into())));
+    for _ in 0..2 {
+        let begun = tokio::time::timeout(secs(20), seen.recv()).await;
+        assert_eq!(begun, Ok(Some("begun")));
+    }
+    runtime.shutdown_background();
+}
+
+#[tokio::test]
 async fn a_timeout_and_a_cancelled_call_are_answered_in_time_too() {
     let timeout = MethodOptions::new().timeout(ms(200));
     let server = blocking(timeout.clone())

@@ -8,6 +8,8 @@
 
 #![forbid(unsafe_code)]
 
+mod adjust;
+mod events;
 #[allow(
     clippy::all,
     clippy::nursery,
@@ -18,9 +20,16 @@
     reason = "lints are for code that is written"
 )]
 mod generated;
+mod plugin;
 
 pub mod multiplexer;
 pub mod runtime;
 
+pub use adjust::removal;
+pub use events::EventMask;
 pub use generated::api;
 pub use generated::api_ttrpc as services;
+pub use plugin::{
+    DEFAULT_SOCKET, End, EndReason, EventContext, Late, LateResult, Plugin, PluginError, Runtime,
+    RuntimeInfo, UpdateError,
+};

@@ -36,8 +36,9 @@ pub(super) fn begin(context: &mut Context, responder: &mut Responder) -> bool {
         return false;
     }
     let remaining = context.remaining();
-    // It may have waited in the queue, or for a thread that another handler kept. RFC KA-34.
-    if remaining == Some(Duration::ZERO) {
+    // It may have waited in the queue, or for a thread that another handler kept. RFC KA-34. A caller who
+    // got a soft reply meanwhile was told that the call is taken.
+    if remaining == Some(Duration::ZERO) && !responder.was_answered() {
         context.called().state.counts.expired.fetch_add(1, Relaxed);
         responder.refuse(&expired());
         return false;

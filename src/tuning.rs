@@ -206,3 +206,7 @@ pub(crate) const KERNEL_BYTES: usize = 8 << 20;
 /// For how long what the peer's process was doing is told to calls that are late at the same time: as
 /// long as a sign of life is fresh, so that a thousand of them ask forty times a second.
 pub(crate) const PROCESS_KNOWN: Duration = Duration::from_millis(25);
+
+/// How long after it was looked for in vain the process of a connection that was handed on is looked for
+/// again. It takes milliseconds for each hundred processes.
+pub(crate) const PROCESS_SOUGHT: Duration = Duration::from_secs(10);

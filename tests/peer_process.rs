@@ -293,6 +293,26 @@ async fn of_a_connection_that_was_handed_on_nothing_is_said_but_of_who_holds_it(
     comes_to(found, ProcessState::Gone);
 }
 
+#[tokio::test]
+async fn a_late_call_on_a_connection_that_was_handed_on_has_its_process_looked_for() {
+    let (here, there) = StdStream::pair().unwrap();
+    let client = Client::builder().attach(Socket::from_fd(here).unwrap());
+    let client = client.unwrap();
+    let heir = Process::holding(there.into());
+    heir.signal(Signal::SIGSTOP);
+    let process = client.peer_process().unwrap().find().unwrap();
+    comes_to(process, ProcessState::Stopped);
+    let seen = async || {
+        let error = say_within(&client, ms(200)).await.unwrap_err();
+        error.evidence().unwrap().process.unwrap()
+    };
+    assert_eq!(seen().await, unknown(ProcessUnknown::HandedOn));
+    let start = Instant::now();
+    while seen().await != ProcessState::Stopped {
+        assert!(start.elapsed() < secs(20));
+    }
+}
+
 /// A process that is no child of this one.
 struct Guard(i32);
 

@@ -13,6 +13,7 @@ mod inbox;
 mod outbox;
 mod own_clock;
 mod patience;
+mod peer_process;
 mod reader;
 mod shared;
 mod side;

@@ -10,6 +10,7 @@ use tracing::error;
 
 use super::effects::Effects;
 use super::outbox::Batch;
+use super::peer_process::KnownProcess;
 use super::state::{Closing, Remainder, Side, State};
 use crate::clock::Clock;
 use crate::error::{ConnectionError, Error, Unsent};
@@ -17,15 +18,13 @@ use crate::keepalive::ProcessState;
 use crate::liveness::{Liveness, Publisher, Snapshot, Source};
 use crate::panics::catch;
 use crate::transport::Remote;
-use crate::tuning::PROCESS_KNOWN;
 
 /// Shared by the handles and the driver of one connection.
 pub(crate) struct Shared<S: Side> {
     state: Mutex<State<S>>,
     publisher: Publisher,
     remote: Remote,
-    /// What the peer's process was doing, and when that was asked.
-    process: Mutex<Option<(Duration, ProcessState)>>,
+    process: KnownProcess,
     /// The runtime of one thread on which the driver runs, if it runs on such a one.
     home: Option<runtime::Id>,
 }
@@ -42,8 +41,8 @@ impl<S: Side> Shared<S> {
         Self {
             publisher: Publisher::with_clock(clock, state.machine.view()),
             state: Mutex::new(state),
+            process: KnownProcess::new(remote.process),
             remote,
-            process: Mutex::new(None),
             home: one_thread.then(|| runtime.id()),
         }
     }
@@ -90,15 +89,9 @@ impl<S: Side> Shared<S> {
         self.remote
     }
 
-    /// What the peer's process is doing, for who is told a verdict. It takes system calls, so it is asked
-    /// by no verb and under no lock but its own, and no more often than late calls cause PINGs.
-    pub(crate) fn process_state(&self, now: Duration) -> Option<ProcessState> {
-        let process = self.remote.process?;
-        let mut asked = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = asked.filter(|(at, _)| now.saturating_sub(*at) < PROCESS_KNOWN);
-        let (_, state) = known.unwrap_or_else(|| (now, process.state()));
-        *asked = known.or(Some((now, state)));
-        Some(state)
+    /// What the peer's process is doing, where that can be known.
+    pub(super) fn process_state(&self, now: Duration) -> Option<ProcessState> {
+        self.process.state(now)
     }
 
     /// The same in the evidence of a call that was late.

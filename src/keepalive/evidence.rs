@@ -34,7 +34,9 @@ pub struct Evidence {
     /// Whether the peer knows PING.
     pub support: Support,
     /// What the peer's process was doing, where the kernel can tell: on unix sockets, when a call was
-    /// late or the peer was convicted. Nothing is decided by it.
+    /// late or the peer was convicted. Nothing is decided by it. Of a connection that was handed on, as
+    /// by the launcher of a shim, it is known from the second such call on: who holds it is looked for
+    /// meanwhile.
     pub process: Option<ProcessState>,
 }
 

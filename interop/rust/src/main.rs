@@ -32,6 +32,7 @@ usage: interop run TARGET [NAMEPART]     all pairings, or those with this in the
        interop compat TARGET [--write]   measures the compatibility table and prints it,
                                          or writes it into RFC.md
        interop receipts TARGET [--write] the same of servers judged by what they read, for docs/judging.md
+       interop nri TARGET [--write]      the same of late NRI plugins of today, for nri/README.md
        interop shim ADDRESS CONTAINER PID
                                          a shim of containerd, judged in the same way; nri/e2e/run has one
        interop load TARGET CALLS         late calls to such servers while all processors are busy: fails
@@ -52,6 +53,8 @@ async fn main() -> ExitCode {
         ["compat", target, "--write"] => compat(target, true).await.map(|()| true),
         ["receipts", target] => receipts(target, false).await.map(|()| true),
         ["receipts", target, "--write"] => receipts(target, true).await.map(|()| true),
+        ["nri", target] => nri(target, false).await.map(|()| true),
+        ["nri", target, "--write"] => nri(target, true).await.map(|()| true),
         ["shim", address, container, pid] => {
             shim::judge(address, container, pid).await.map(|()| true)
         }
@@ -109,6 +112,11 @@ async fn receipts(target: &str, write: bool) -> Result<()> {
 async fn load(target: &str, calls: &str) -> Result<()> {
     let world = Arc::new(World::new(PathBuf::from(target))?);
     receipts::load(&world, calls.parse()?).await
+}
+
+async fn nri(target: &str, write: bool) -> Result<()> {
+    let world = World::new(PathBuf::from(target))?;
+    nri::show(&world, write).await
 }
 
 /// Serves until the input ends; the line "shutdown" on it shuts the server down.

@@ -232,7 +232,12 @@ pub(crate) fn write_table(entries: &[Entry]) -> Result<()> {
             .first()
             .map(|late| late.detail.clone())
             .unwrap_or_default();
-        let verdict = verdict.split(':').next().unwrap_or_default().to_owned();
+        let verdict = match verdict.split(':').next() {
+            Some("Slow") => "slow",
+            Some("HandlersStalled") => "its handlers are stalled",
+            Some("Unresponsive") => "unresponsive",
+            other => other.unwrap_or_default(),
+        };
         let afterwards = match (part.did("gone").first(), part.did("answered").first()) {
             (Some(_), _) => format!(
                 "*{verdict}*; {spared} events skipped at no cost, found dead meanwhile; registers anew, and is served"

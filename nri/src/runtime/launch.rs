@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use command_fds::{CommandFdExt, FdMapping};
 use tokio::process::{Child, Command};
@@ -91,6 +92,7 @@ impl Found {
         let (here, there) = UnixStream::pair()?;
         let mut command = std::process::Command::new(&self.path);
         command
+            .stdin(Stdio::null())
             .env_clear()
             .env("NRI_PLUGIN_NAME", &self.launched.name.base)
             .env("NRI_PLUGIN_IDX", &self.launched.name.index)

@@ -10,4 +10,5 @@
 mod events;
 mod joining;
 mod late;
+mod launching;
 mod support;

@@ -43,6 +43,7 @@ pub(super) struct Outgoing {
 pub(super) struct Turn {
     /// Bytes of the connection.
     pub(super) length: usize,
+    pub(super) pieces: usize,
     place: Place,
     cutter: Cutter,
     from: usize,
@@ -57,6 +58,7 @@ impl Outgoing {
         let cutter = &mut self.cutters[place];
         let mut turn = Turn {
             length: 0,
+            pieces: 0,
             place,
             cutter: cutter.clone(),
             from,
@@ -69,6 +71,7 @@ impl Outgoing {
                 break;
             }
             turn.length += length;
+            turn.pieces += 1;
             self.pieces.put_u32(super::ID[place]);
             self.pieces
                 .put_u32(u32::try_from(length).unwrap_or_default());

@@ -16,6 +16,8 @@ use ttrpc_keepalive::{ConnectionError, PeerCredentials, PeerProcess};
 use super::trunk::{Moved, Place, Trunk};
 
 /// One of the two connections on a shared stream: a [`Transport`] for a client or a server.
+///
+/// Dropping it leaves the other one alone. With the second the stream is closed.
 pub struct Connection {
     trunk: Arc<Trunk>,
     place: Place,
@@ -148,7 +150,8 @@ impl Transport for Connection {
     }
 
     fn abort(&mut self) {
-        self.trunk.with(|state| state.abort());
+        // It may have much to do when it is dropped, and that is not for others to wait for.
+        drop(self.trunk.with(|state| state.abort()));
     }
 }
 

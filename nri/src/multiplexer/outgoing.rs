@@ -17,6 +17,9 @@ const SHORT: usize = 4096;
 /// The longest piece. Another connection waits for one at most.
 const PIECE: usize = 64 << 10;
 
+/// Room for the headers of a turn, in most cases.
+const HEADERS: usize = 64;
+
 /// Room for pieces is kept up to this size while none wait.
 const KEPT: usize = 4 << 10;
 
@@ -65,6 +68,7 @@ impl Outgoing {
             before: (self.taken[place], self.behind, self.joined),
         };
         let mut frames = Frames::new(slices);
+        self.pieces.reserve(frames.left.min(PIECE) + HEADERS);
         loop {
             let length = frames.piece(cutter);
             if length == 0 || turn.length + length > PIECE {

@@ -66,8 +66,8 @@ pub(super) struct State {
     heard: Option<Instant>,
     /// The stream took no byte when it was last offered some.
     refused: bool,
-    /// When the present burst began, and its pieces.
-    burst: Option<(Instant, usize)>,
+    /// The pieces of the present burst, and when it had become one.
+    burst: (usize, Option<Instant>),
     /// Who waits until its turn has left.
     waits: [bool; SIDES],
     /// What a write has met that was not the owner's.
@@ -79,8 +79,8 @@ pub(super) struct State {
     left: [bool; SIDES],
     /// Who has not come for what waits for it.
     absent: [bool; SIDES],
-    /// Since when one waits for the other.
-    waits_since: Option<Instant>,
+    /// Who waits for the other one, and since when that has not come.
+    waiting: Option<(Place, Instant)>,
     /// The stream has been told how it ends.
     is_told: bool,
     /// It has said farewell.
@@ -116,14 +116,14 @@ impl Trunk {
                 outgoing: Outgoing::default(),
                 heard: None,
                 refused: false,
-                burst: None,
+                burst: (0, None),
                 waits: [false; SIDES],
                 write_error: None,
                 is_ended: false,
                 end: None,
                 left: [false; SIDES],
                 absent: [true; SIDES],
-                waits_since: None,
+                waiting: None,
                 is_told: false,
                 is_shut: false,
                 has_entered: false,
@@ -221,9 +221,11 @@ impl State {
         // What was taken of a connection that does not write now leaves all the same.
         self.push_for_all(cx);
         let read = self.read_some(place, cx, buffer, limit);
-        if self.waits_since.is_some() && !self.must_wait_for(place) {
-            self.waits_since = None;
-            self.wakes[other(place)] = true;
+        if let Some((waiter, _)) = self.waiting.filter(|(waiter, _)| *waiter != place) {
+            // It has come, and the wait begins anew or is over.
+            let behind = self.must_wait_for(place);
+            self.waiting = behind.then(|| (waiter, Instant::now()));
+            self.wakes[waiter] |= !behind;
         }
         read
     }
@@ -247,14 +249,14 @@ impl State {
             }
             let now = Instant::now();
             if self.must_wait_for(other(place)) {
-                let since = *self.waits_since.get_or_insert(now);
+                let (_, since) = *self.waiting.get_or_insert((place, now));
                 if now < since + PATIENCE {
                     self.wakes[other(place)] = true;
                     return Moved::Until(since + PATIENCE);
                 }
                 self.absent[other(place)] = true;
-                self.waits_since = None;
             }
+            self.waiting = None;
             let remaining = self.incoming.remaining(place);
             // The header behind it comes with it.
             let most = match remaining {
@@ -278,7 +280,7 @@ impl State {
                 }
                 Poll::Ready(Ok(_)) => {
                     self.heard = Some(now);
-                    self.burst = None;
+                    self.burst = (0, None);
                     self.reads += 1;
                     if let Err(error) = self.incoming.take(place, buffer, start) {
                         self.end = Some(io::Error::from(error).into());
@@ -337,19 +339,25 @@ impl State {
 
     fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> Turn {
         let turn = self.outgoing.take(place, slices);
-        let (_, pieces) = self.burst.get_or_insert_with(|| (Instant::now(), 0));
+        let (pieces, since) = &mut self.burst;
         *pieces += turn.pieces;
+        // A call and its answer are none, and are not worth a look at the clock.
+        if *pieces >= BURST / 4 {
+            since.get_or_insert_with(Instant::now);
+        }
         turn
     }
 
     /// Until when nothing more is written, if there has been a burst.
     fn burst_until(&mut self) -> Option<Instant> {
-        let (since, _) = self.burst.filter(|(_, pieces)| *pieces >= BURST)?;
+        let (BURST.., Some(since)) = self.burst else {
+            return None;
+        };
         let until = since + PAUSE;
         if Instant::now() < until {
             return Some(until);
         }
-        self.burst = None;
+        self.burst = (0, None);
         None
     }
 
@@ -569,11 +577,10 @@ impl State {
 
     /// Closes the stream if it has ended. What one connection gives up may leave the other in the middle
     /// of its work.
-    pub(super) fn abort(&mut self) {
-        if self.end.is_some() {
-            if let Some(mut transport) = self.transport.take() {
-                transport.abort();
-            }
-        }
+    pub(super) fn abort(&mut self) -> Option<Box<dyn Transport>> {
+        self.end.as_ref()?;
+        let mut transport = self.transport.take()?;
+        transport.abort();
+        Some(transport)
     }
 }

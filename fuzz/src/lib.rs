@@ -5,4 +5,5 @@
 pub mod connection;
 pub mod decoder;
 pub mod machine;
+pub mod multiplexer;
 pub mod server;

@@ -35,6 +35,11 @@ fn machine() {
 }
 
 #[test]
+fn multiplexer() {
+    replay("multiplexer", ttrpc_keepalive_fuzz::multiplexer::check);
+}
+
+#[test]
 fn server() {
     replay("server", ttrpc_keepalive_fuzz::server::check);
 }

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::BytesMut;
-use tokio::time::{Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 use ttrpc_keepalive::transport::{Look, Shortcut, Transport};
 use ttrpc_keepalive::{ConnectionError, PeerCredentials, PeerProcess};
 
-use super::trunk::{Place, Read, Trunk};
+use super::trunk::{Moved, Place, Trunk};
 
 /// One of the two connections on a shared stream: a [`Transport`] for a client or a server.
+///
+/// Dropping it leaves the other one alone. With the second the stream is closed.
 pub struct Connection {
     trunk: Arc<Trunk>,
     place: Place,
-    /// When it looks whether the other one sees to the stream.
+    /// When it is called, if nothing else calls it.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -30,6 +32,18 @@ impl Connection {
             place,
             timer: None,
         }
+    }
+
+    /// Whether it is called then, or earlier.
+    fn wait(&mut self, cx: &mut Context<'_>, until: Instant) -> bool {
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(until)));
+        // An earlier time does no harm, and costs nothing.
+        if timer.is_elapsed() || timer.deadline() > until {
+            timer.as_mut().reset(until);
+        }
+        timer.as_mut().poll(cx).is_pending()
     }
 }
 
@@ -45,21 +59,15 @@ impl Transport for Connection {
             let read = (self.trunk).poll(place, cx, |state, both| {
                 state.read(place, both, buffer, limit)
             });
-            let until = match read {
-                Read::Done(read) => return Poll::Ready(read),
-                Read::Pending => return Poll::Pending,
-                Read::Until(until) => until,
-            };
-            let timer = self
-                .timer
-                .get_or_insert_with(|| Box::pin(sleep_until(until)));
-            // An earlier time does no harm, and costs nothing.
-            if timer.is_elapsed() || timer.deadline() > until {
-                timer.as_mut().reset(until);
-            }
-            if timer.as_mut().poll(cx).is_pending() {
-                self.trunk.stand_by(place);
-                return Poll::Pending;
+            match read {
+                Moved::Done(read) => return Poll::Ready(read),
+                Moved::Pending => return Poll::Pending,
+                // The other one sees to the stream.
+                Moved::Until(until) if self.wait(cx, until) => {
+                    self.trunk.stand_by(place);
+                    return Poll::Pending;
+                }
+                Moved::Until(_) => {}
             }
         }
     }
@@ -70,7 +78,16 @@ impl Transport for Connection {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let place = self.place;
-        (self.trunk).poll(place, cx, |state, both| state.write(place, both, slices))
+        loop {
+            let written =
+                (self.trunk).poll(place, cx, |state, both| state.write(place, both, slices));
+            match written {
+                Moved::Done(written) => return Poll::Ready(written),
+                Moved::Pending => return Poll::Pending,
+                Moved::Until(until) if self.wait(cx, until) => return Poll::Pending,
+                Moved::Until(_) => {}
+            }
+        }
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -133,7 +150,8 @@ impl Transport for Connection {
     }
 
     fn abort(&mut self) {
-        self.trunk.with(|state| state.abort());
+        // It may have much to do when it is dropped, and that is not for others to wait for.
+        drop(self.trunk.with(|state| state.abort()));
     }
 }
 

@@ -17,6 +17,9 @@ const SHORT: usize = 4096;
 /// The longest piece. Another connection waits for one at most.
 const PIECE: usize = 64 << 10;
 
+/// Room for the headers of a turn, in most cases.
+const HEADERS: usize = 64;
+
 /// Room for pieces is kept up to this size while none wait.
 const KEPT: usize = 4 << 10;
 
@@ -43,6 +46,7 @@ pub(super) struct Outgoing {
 pub(super) struct Turn {
     /// Bytes of the connection.
     pub(super) length: usize,
+    pub(super) pieces: usize,
     place: Place,
     cutter: Cutter,
     from: usize,
@@ -57,18 +61,21 @@ impl Outgoing {
         let cutter = &mut self.cutters[place];
         let mut turn = Turn {
             length: 0,
+            pieces: 0,
             place,
             cutter: cutter.clone(),
             from,
             before: (self.taken[place], self.behind, self.joined),
         };
         let mut frames = Frames::new(slices);
+        self.pieces.reserve(frames.left.min(PIECE) + HEADERS);
         loop {
             let length = frames.piece(cutter);
             if length == 0 || turn.length + length > PIECE {
                 break;
             }
             turn.length += length;
+            turn.pieces += 1;
             self.pieces.put_u32(super::ID[place]);
             self.pieces
                 .put_u32(u32::try_from(length).unwrap_or_default());

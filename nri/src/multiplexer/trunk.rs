@@ -37,6 +37,13 @@ const STANDBY: Duration = Duration::from_millis(10);
 /// So much is read for the other connection in advance.
 const WAITING: usize = 64 << 10;
 
+/// Pieces in a burst, beside those of one turn. Go's multiplexer holds 256 for a connection and closes the
+/// stream with the next, though its reader is only a little slower than the bytes come.
+const BURST: usize = 64;
+
+/// When a burst is over that the peer has not answered.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Reads that bring nothing for the connection that reads.
 const STEPS: usize = 16;
 
@@ -59,6 +66,8 @@ pub(super) struct State {
     heard: Option<Instant>,
     /// The stream took no byte when it was last offered some.
     refused: bool,
+    /// The pieces of the present burst, and when it had become one.
+    burst: (usize, Option<Instant>),
     /// Who waits until its turn has left.
     waits: [bool; SIDES],
     /// What a write has met that was not the owner's.
@@ -70,8 +79,8 @@ pub(super) struct State {
     left: [bool; SIDES],
     /// Who has not come for what waits for it.
     absent: [bool; SIDES],
-    /// Since when one waits for the other.
-    waits_since: Option<Instant>,
+    /// Who waits for the other one, and since when that has not come.
+    waiting: Option<(Place, Instant)>,
     /// The stream has been told how it ends.
     is_told: bool,
     /// It has said farewell.
@@ -86,13 +95,12 @@ pub(super) struct State {
     wakes: [bool; SIDES],
 }
 
-/// What a read has brought.
-pub(super) enum Read {
+/// What has become of a read or a write.
+pub(super) enum Moved {
     Done(io::Result<usize>),
     /// Nothing. The waker is called.
     Pending,
-    /// Nothing, and the other connection is to see to the stream. If it does not, it is this one's turn
-    /// at this time.
+    /// Nothing, before this time or a wake-up.
     Until(Instant),
 }
 
@@ -108,13 +116,14 @@ impl Trunk {
                 outgoing: Outgoing::default(),
                 heard: None,
                 refused: false,
+                burst: (0, None),
                 waits: [false; SIDES],
                 write_error: None,
                 is_ended: false,
                 end: None,
                 left: [false; SIDES],
                 absent: [true; SIDES],
-                waits_since: None,
+                waiting: None,
                 is_told: false,
                 is_shut: false,
                 has_entered: false,
@@ -207,14 +216,16 @@ impl State {
         cx: &mut Context<'_>,
         buffer: &mut BytesMut,
         limit: usize,
-    ) -> Read {
+    ) -> Moved {
         self.absent[place] = false;
         // What was taken of a connection that does not write now leaves all the same.
         self.push_for_all(cx);
         let read = self.read_some(place, cx, buffer, limit);
-        if self.waits_since.is_some() && !self.must_wait_for(place) {
-            self.waits_since = None;
-            self.wakes[other(place)] = true;
+        if let Some((waiter, _)) = self.waiting.filter(|(waiter, _)| *waiter != place) {
+            // It has come, and the wait begins anew or is over.
+            let behind = self.must_wait_for(place);
+            self.waiting = behind.then(|| (waiter, Instant::now()));
+            self.wakes[waiter] |= !behind;
         }
         read
     }
@@ -225,27 +236,27 @@ impl State {
         cx: &mut Context<'_>,
         buffer: &mut BytesMut,
         limit: usize,
-    ) -> Read {
+    ) -> Moved {
         if self.incoming.waiting(place) > 0 {
-            return Read::Done(Ok(self.incoming.read(place, buffer, limit)));
+            return Moved::Done(Ok(self.incoming.read(place, buffer, limit)));
         }
         for _ in 0..STEPS {
             if self.is_ended {
-                return Read::Done(Ok(0));
+                return Moved::Done(Ok(0));
             }
             if let Err(error) = self.check() {
-                return Read::Done(Err(error));
+                return Moved::Done(Err(error));
             }
             let now = Instant::now();
             if self.must_wait_for(other(place)) {
-                let since = *self.waits_since.get_or_insert(now);
+                let (_, since) = *self.waiting.get_or_insert((place, now));
                 if now < since + PATIENCE {
                     self.wakes[other(place)] = true;
-                    return Read::Until(since + PATIENCE);
+                    return Moved::Until(since + PATIENCE);
                 }
                 self.absent[other(place)] = true;
-                self.waits_since = None;
             }
+            self.waiting = None;
             let remaining = self.incoming.remaining(place);
             // The header behind it comes with it.
             let most = match remaining {
@@ -254,12 +265,12 @@ impl State {
             };
             let start = buffer.len();
             let Some(transport) = &mut self.transport else {
-                return Read::Done(Err(gone()));
+                return Moved::Done(Err(gone()));
             };
             match transport.poll_read(cx, buffer, most) {
-                Poll::Pending if self.stands_by(place) => return Read::Until(now + STANDBY),
-                Poll::Pending => return Read::Pending,
-                Poll::Ready(Err(error)) => return Read::Done(Err(error)),
+                Poll::Pending if self.stands_by(place) => return Moved::Until(now + STANDBY),
+                Poll::Pending => return Moved::Pending,
+                Poll::Ready(Err(error)) => return Moved::Done(Err(error)),
                 Poll::Ready(Ok(0)) => {
                     if self.incoming.is_mid_piece() {
                         self.end = Some(ConnectionError::Torn);
@@ -269,6 +280,7 @@ impl State {
                 }
                 Poll::Ready(Ok(_)) => {
                     self.heard = Some(now);
+                    self.burst = (0, None);
                     self.reads += 1;
                     if let Err(error) = self.incoming.take(place, buffer, start) {
                         self.end = Some(io::Error::from(error).into());
@@ -281,13 +293,13 @@ impl State {
                     let own = buffer.len() - start;
                     if own > 0 {
                         self.brought[place] = self.reads;
-                        return Read::Done(Ok(own));
+                        return Moved::Done(Ok(own));
                     }
                 }
             }
         }
         self.wakes[place] = true;
-        Read::Pending
+        Moved::Pending
     }
 
     /// Whether all that has come since this connection last asked was for the other one.
@@ -308,17 +320,45 @@ impl State {
         place: Place,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.check()?;
-        self.push(cx)?;
+    ) -> Moved {
+        if let Err(error) = self.check().and_then(|()| self.push(cx)) {
+            return Moved::Done(Err(error));
+        }
         if self.is_held(place) {
-            return Poll::Pending;
+            return Moved::Pending;
+        }
+        if let Some(until) = self.burst_until() {
+            return Moved::Until(until);
         }
         // Its place in the row is taken now, whatever the stream says: another connection with much to
         // write would be faster each time.
-        let taken = self.outgoing.take(place, slices).length;
+        let taken = self.take(place, slices).length;
         self.push_for_all(cx);
-        Poll::Ready(Ok(taken))
+        Moved::Done(Ok(taken))
+    }
+
+    fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> Turn {
+        let turn = self.outgoing.take(place, slices);
+        let (pieces, since) = &mut self.burst;
+        *pieces += turn.pieces;
+        // A call and its answer are none, and are not worth a look at the clock.
+        if *pieces >= BURST / 4 {
+            since.get_or_insert_with(Instant::now);
+        }
+        turn
+    }
+
+    /// Until when nothing more is written, if there has been a burst.
+    fn burst_until(&mut self) -> Option<Instant> {
+        let (BURST.., Some(since)) = self.burst else {
+            return None;
+        };
+        let until = since + PAUSE;
+        if Instant::now() < until {
+            return Some(until);
+        }
+        self.burst = (0, None);
+        None
     }
 
     /// Writes if nothing is in front, and the stream takes some of it now.
@@ -329,10 +369,11 @@ impl State {
         slices: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         self.check()?;
-        if self.write_error.is_some() || !self.outgoing.pieces().is_empty() {
+        let in_front = self.write_error.is_some() || !self.outgoing.pieces().is_empty();
+        if in_front || self.burst_until().is_some() {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let turn = self.outgoing.take(place, slices);
+        let turn = self.take(place, slices);
         let length = self.outgoing.pieces().len();
         self.push_for_all(cx);
         self.keep(turn, length)
@@ -348,7 +389,7 @@ impl State {
             Ok(()) => return Some(Err(ErrorKind::WouldBlock.into())),
             Err(error) => return Some(Err(error)),
         }
-        let turn = self.outgoing.take(place, &[IoSlice::new(bytes)]);
+        let turn = self.take(place, &[IoSlice::new(bytes)]);
         let length = self.outgoing.pieces().len();
         let offered = self.offer_pieces();
         let kept = self.keep(turn, length);
@@ -536,11 +577,10 @@ impl State {
 
     /// Closes the stream if it has ended. What one connection gives up may leave the other in the middle
     /// of its work.
-    pub(super) fn abort(&mut self) {
-        if self.end.is_some() {
-            if let Some(mut transport) = self.transport.take() {
-                transport.abort();
-            }
-        }
+    pub(super) fn abort(&mut self) -> Option<Box<dyn Transport>> {
+        self.end.as_ref()?;
+        let mut transport = self.transport.take()?;
+        transport.abort();
+        Some(transport)
     }
 }

@@ -6,7 +6,7 @@ use std::error::Error as _;
 use proptest::prelude::*;
 use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::wire::{Flags, Header, Response};
 use ttrpc_keepalive::wire::{MAX_PAYLOAD, MessageType, Raw, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{Client, Code, ConnectionError};
@@ -148,6 +148,56 @@ async fn a_connection_that_nobody_reads_does_not_stop_the_other() {
     let mut late = connections.runtime_service;
     let found = timeout(secs(30), read(&mut late, 10_000_000)).await;
     assert_eq!(found.unwrap().unwrap().len(), 10_000_000);
+}
+
+// Its driver was there, and is stuck now. What comes for it goes by after a while, and then at once.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_not_read_any_more_stops_the_other_for_100_ms_and_once() {
+    let (connections, mut peer) = split(64 << 10);
+    let Connections {
+        plugin_service,
+        mut runtime_service,
+        ..
+    } = connections;
+    peer.send(2, b"first").await;
+    assert_eq!(read(&mut runtime_service, 5).await.unwrap(), b"first");
+    tokio::spawn(async move { echo().serve_connection(plugin_service).await });
+    let mut times = Vec::new();
+    for number in 0..10 {
+        let start = Instant::now();
+        peer.send(2, &vec![1; 1 << 20]).await;
+        peer.send(1, &ping(number)).await;
+        let (id, pong, _) = peer.next_frame().await.unwrap();
+        assert_eq!((id, pong.message_type), (1, MessageType::PONG));
+        times.push(start.elapsed());
+    }
+    assert!(times[0] >= ms(100) && times[0] < ms(150), "{times:?}");
+    assert!(times[1..].iter().all(|time| *time < ms(20)), "{times:?}");
+    let found = read(&mut runtime_service, 10 << 20).await.unwrap();
+    assert_eq!(found.len(), 10 << 20);
+}
+
+// Its bytes stay in the stream until it takes them: it has no more than it can hold.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_read_slowly_is_waited_for() {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    let mut peer = Peer::new(there);
+    let connections = Multiplexer::new().unread_limit(200_000).split(here);
+    let mut slow = connections.plugin_service;
+    let client = Client::builder()
+        .attach(connections.runtime_service)
+        .unwrap();
+    peer.send(1, b"first").await;
+    assert_eq!(read(&mut slow, 5).await.unwrap(), b"first");
+    tokio::spawn(async move {
+        peer.send(1, &vec![1; 4 << 20]).await;
+        peer
+    });
+    for _ in 0..64 {
+        sleep(ms(60)).await;
+        assert_eq!(read(&mut slow, 64 << 10).await.unwrap().len(), 64 << 10);
+    }
+    drop(client);
 }
 
 #[tokio::test]

@@ -167,6 +167,31 @@ proptest! {
     }
 }
 
+// Frames of which no two fit into a piece. The stream would take all of them at one time.
+#[tokio::test(start_paused = true)]
+async fn a_burst_has_a_hundred_pieces_at_most() {
+    let (connections, mut peer) = split(16 << 20);
+    let mut connection = connections.plugin_service;
+    let bytes = frame(1, 3000).repeat(1000);
+    let writing = tokio::spawn(async move { write(&mut connection, &bytes).await });
+    let mut bursts: Vec<(Instant, usize)> = Vec::new();
+    for _ in 0..1000 {
+        assert_eq!(peer.next().await.unwrap().0, 1);
+        let now = Instant::now();
+        match bursts.last_mut() {
+            Some((at, pieces)) if *at == now => *pieces += 1,
+            _ => bursts.push((now, 1)),
+        }
+    }
+    writing.await.unwrap().unwrap();
+    assert!(
+        bursts.iter().all(|(_, pieces)| *pieces <= 100),
+        "{bursts:?}"
+    );
+    // And it costs no more time than needed.
+    assert!(bursts.len() <= 20, "{bursts:?}");
+}
+
 // Each has much to write, and the stream takes it slowly.
 #[tokio::test]
 async fn connections_take_turns_between_the_pieces() {

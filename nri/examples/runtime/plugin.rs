@@ -3,91 +3,46 @@
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::net::UnixStream;
-use ttrpc_keepalive::{Client, Context, DriverThread, Server, Status};
-use ttrpc_keepalive_nri::api::{
-    ConfigureRequest, ConfigureResponse, CreateContainerRequest, CreateContainerResponse, Event,
-    KeyValue, RegisterPluginRequest, SynchronizeRequest, SynchronizeResponse,
-};
-use ttrpc_keepalive_nri::multiplexer::Multiplexer;
-use ttrpc_keepalive_nri::services::{Plugin, RuntimeClient, plugin_service};
+use ttrpc_keepalive::Status;
+use ttrpc_keepalive_nri::api::{ContainerAdjustment, CreateContainerRequest};
+use ttrpc_keepalive_nri::{EventContext, Late, Plugin};
 
 use crate::{FROZEN_IN, FROZEN_WORK, Result, SLOW_IN, SLOW_WORK, WEDGED_FOR, WEDGED_IN};
+
+/// Plays a plugin until the runtime's process is gone. It registers anew when it is disconnected.
+pub(crate) async fn play(name: &str, socket: &Path) -> Result<()> {
+    end_with_the_runtime();
+    let (index, name) = name.split_once('-').ok_or("a plugin is called 10-name")?;
+    let playing = Arc::new(Playing {
+        name: name.to_owned(),
+    });
+    Plugin::new(index, name, playing)
+        .synchronize(|_, _, _| async {
+            note("synchronized");
+            Ok(())
+        })
+        .create_container(Playing::adjust)
+        // This runtime keeps a plugin that is late: an answer that it is given in time would hide it.
+        .late(Late::never())
+        .socket(socket)
+        .on_end(|_| note("disconnected"))
+        .run()
+        .await?;
+    Ok(())
+}
 
 struct Playing {
     name: String,
 }
 
-/// Plays a plugin until the runtime's process is gone. It registers anew when it is disconnected.
-pub(crate) async fn play(name: &str, socket: &Path) -> Result<()> {
-    end_with_the_runtime();
-    let (index, base) = name.split_once('-').ok_or("a plugin is called 10-name")?;
-    let playing = Arc::new(Playing {
-        name: base.to_owned(),
-    });
-    // A thread of its own answers PINGs, whatever blocks the one of the handlers.
-    let server = Server::builder()
-        .driver_thread(DriverThread::Dedicated)
-        .service(plugin_service(playing))
-        .build()?;
-    loop {
-        let Ok(stream) = UnixStream::connect(socket).await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let connections = Multiplexer::new().split(stream);
-        let serving = server.serve_connection(connections.plugin_service);
-        let client = Client::builder()
-            .driver_thread(DriverThread::Dedicated)
-            .attach(connections.runtime_service)?;
-        let mut request = RegisterPluginRequest::new();
-        request.plugin_idx = index.to_owned();
-        request.plugin_name = base.to_owned();
-        let registering = async {
-            note("connected");
-            if let Err(error) = RuntimeClient::new(client.clone())
-                .register_plugin(&request)
-                .await
-            {
-                eprintln!("{name}: {error}");
-            }
-            std::future::pending::<()>().await
-        };
-        tokio::select! {
-            _ = serving => note("disconnected"),
-            () = registering => {}
-        }
-    }
-}
-
-impl Plugin for Playing {
-    async fn configure(
-        &self,
-        _: Context,
-        _: ConfigureRequest,
-    ) -> std::result::Result<ConfigureResponse, Status> {
-        let mut response = ConfigureResponse::new();
-        response.events = 1 << (protobuf::Enum::value(&Event::CREATE_CONTAINER) - 1);
-        Ok(response)
-    }
-
-    async fn synchronize(
-        &self,
-        _: Context,
-        _: SynchronizeRequest,
-    ) -> std::result::Result<SynchronizeResponse, Status> {
-        note("synchronized");
-        Ok(SynchronizeResponse::new())
-    }
-
-    async fn create_container(
-        &self,
-        _: Context,
-        request: CreateContainerRequest,
-    ) -> std::result::Result<CreateContainerResponse, Status> {
-        let number = request.container.name.parse().unwrap_or(0);
+impl Playing {
+    async fn adjust(
+        self: Arc<Self>,
+        _: EventContext,
+        event: CreateContainerRequest,
+    ) -> std::result::Result<ContainerAdjustment, Status> {
+        let number = event.container.name.parse().unwrap_or(0);
         note(&format!("got {number}"));
         match (self.name.as_str(), number) {
             ("slow", SLOW_IN) => tokio::time::sleep(SLOW_WORK).await,
@@ -96,11 +51,9 @@ impl Plugin for Playing {
             ("frozen", FROZEN_IN) => tokio::time::sleep(FROZEN_WORK).await,
             _ => {}
         }
-        let mut variable = KeyValue::new();
-        variable.key.clone_from(&self.name);
-        let mut response = CreateContainerResponse::new();
-        response.adjust.mut_or_insert_default().env.push(variable);
-        Ok(response)
+        let mut adjustment = ContainerAdjustment::new();
+        adjustment.add_env(&self.name, "here");
+        Ok(adjustment)
     }
 }
 

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use ttrpc_keepalive::{ConnectionError, Error, Verdict};
 
-use super::error::method;
 use super::name::PluginName;
 use crate::api::Event;
 
@@ -47,7 +46,7 @@ impl fmt::Display for Change {
             Self::Registered => f.write_str("registered"),
             Self::Refused(reason) => write!(f, "refused: {reason}"),
             Self::Serving => f.write_str("synchronized, and sent events"),
-            Self::Late { event, error } => write!(f, "late with {}: {error}", method(*event)),
+            Self::Late { event, error } => write!(f, "late with {}: {error}", event.method_name()),
             Self::SetAside(Some(verdict)) => {
                 write!(f, "set aside until it has answered: {verdict}")
             }
@@ -55,7 +54,7 @@ impl fmt::Display for Change {
             Self::Answered { event, after } => write!(
                 f,
                 "answered {} after {:.2} s",
-                method(*event),
+                event.method_name(),
                 after.as_secs_f64()
             ),
             Self::Gone(end) => write!(f, "gone: {end}"),

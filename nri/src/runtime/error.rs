@@ -9,7 +9,6 @@ use ttrpc_keepalive::{ConfigError, ConnectError, ConnectionError, Error, Status,
 
 use super::combine::Conflict;
 use crate::api::Event;
-use crate::services::plugin_names as names;
 
 /// Why a plugin has no part in an event: the cause that a log, and who debugs a node, needs.
 #[derive(Clone, Debug)]
@@ -138,7 +137,11 @@ impl fmt::Display for EventError {
                 plugin,
                 event,
                 status,
-            } => write!(f, "plugin {plugin} refuses {}: {status}", method(*event)),
+            } => write!(
+                f,
+                "plugin {plugin} refuses {}: {status}",
+                event.method_name()
+            ),
             Self::Rejected { plugin, reason } => {
                 write!(f, "validator {plugin} rejects the adjustments: {reason}")
             }
@@ -147,12 +150,20 @@ impl fmt::Display for EventError {
                 plugin,
                 event,
                 absence,
-            } => write!(f, "{} needs plugin {plugin}: {absence}", method(*event)),
+            } => write!(
+                f,
+                "{} needs plugin {plugin}: {absence}",
+                event.method_name()
+            ),
             Self::Failed {
                 plugin,
                 event,
                 error,
-            } => write!(f, "{} of plugin {plugin} failed: {error}", method(*event)),
+            } => write!(
+                f,
+                "{} of plugin {plugin} failed: {error}",
+                event.method_name()
+            ),
         }
     }
 }
@@ -214,25 +225,4 @@ pub enum StartError {
         /// What is wrong with it.
         reason: String,
     },
-}
-
-/// The method by which a plugin is told of an event, which is how people call that event.
-pub(super) fn method(event: Event) -> &'static str {
-    match event {
-        Event::RUN_POD_SANDBOX => names::RUN_POD_SANDBOX,
-        Event::UPDATE_POD_SANDBOX => names::UPDATE_POD_SANDBOX,
-        Event::POST_UPDATE_POD_SANDBOX => names::POST_UPDATE_POD_SANDBOX,
-        Event::STOP_POD_SANDBOX => names::STOP_POD_SANDBOX,
-        Event::REMOVE_POD_SANDBOX => names::REMOVE_POD_SANDBOX,
-        Event::CREATE_CONTAINER => names::CREATE_CONTAINER,
-        Event::POST_CREATE_CONTAINER => names::POST_CREATE_CONTAINER,
-        Event::START_CONTAINER => names::START_CONTAINER,
-        Event::POST_START_CONTAINER => names::POST_START_CONTAINER,
-        Event::UPDATE_CONTAINER => names::UPDATE_CONTAINER,
-        Event::POST_UPDATE_CONTAINER => names::POST_UPDATE_CONTAINER,
-        Event::STOP_CONTAINER => names::STOP_CONTAINER,
-        Event::REMOVE_CONTAINER => names::REMOVE_CONTAINER,
-        Event::VALIDATE_CONTAINER_ADJUSTMENT => names::VALIDATE_CONTAINER_ADJUSTMENT,
-        Event::UNKNOWN | Event::LAST => "an unknown event",
-    }
 }

@@ -26,7 +26,8 @@ use crate::services::PluginClient;
 /// # Cancel safety
 ///
 /// Dropping the future of an event leaves nothing behind here. The plugin that was being asked may have
-/// handled it, those behind it were not asked.
+/// handled it, those behind it were not asked. Nothing is learned of a plugin then, not even that it is late: a
+/// caller that has less time gives it to the runtime, as its [limit](super::RuntimeBuilder::limit).
 impl Runtime {
     /// A pod is to run.
     ///

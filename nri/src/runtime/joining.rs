@@ -86,8 +86,9 @@ impl Shared {
     ///
     /// It answers an error, or in a way that the protocol does not know.
     async fn join(&self, member: &Member) -> Result<(), String> {
-        let mut known = self.quiet().await.begun;
-        loop {
+        // Asked to join once more while it was joining, it is served by now.
+        while member.standing() == Standing::Joining {
+            let known = self.quiet().await.begun;
             let began = Instant::now();
             let updates = match self.synchronize(member).await {
                 Ok(updates) => updates,
@@ -102,7 +103,6 @@ impl Shared {
                 self.serve_from_now(member);
                 return Ok(());
             }
-            known = quiet.begun;
             if took > member.limit / 2 {
                 continue;
             }
@@ -121,10 +121,8 @@ impl Shared {
                 Err(Refusal::Gone) => return Ok(()),
                 Err(Refusal::Told(reason)) => return Err(reason),
             }
-            if member.standing() != Standing::Joining {
-                return Ok(());
-            }
         }
+        Ok(())
     }
 
     fn serve_from_now(&self, member: &Member) {

@@ -10,6 +10,7 @@ use ttrpc_keepalive::{Client, ConnectionError, Peer, Snapshot};
 use super::error::Absence;
 use super::name::PluginName;
 use super::standing::{Standing, Step};
+use crate::EventMask;
 use crate::api::{ConfigureResponse, Event, FailurePolicy};
 use crate::services::PluginClient;
 
@@ -21,18 +22,14 @@ pub(super) struct Member {
     /// How long it may take for an event.
     pub(super) limit: Duration,
     pub(super) policy: FailurePolicy,
-    events: i32,
-    /// It wants every event, so it may not know all of them.
-    wants_all: bool,
+    /// If there is none in it, it wants all, and may not know all of them.
+    events: EventMask,
     /// It is told of what changes by `StateChange`: it does not know the methods for it.
     state_change: AtomicBool,
     standing: Mutex<Standing>,
     /// It is to be synchronized.
     pub(super) join: Notify,
 }
-
-/// The mask of all events of the protocol.
-const ALL: i32 = (1 << 14) - 1;
 
 impl Member {
     /// # Errors
@@ -44,17 +41,17 @@ impl Member {
         limit: Duration,
         configured: &ConfigureResponse,
     ) -> Result<Self, String> {
-        let unknown = configured.events & !ALL;
-        if unknown != 0 {
-            return Err(format!("it subscribes to unknown events: {unknown:#x}"));
+        let events = EventMask::from_bits(configured.events);
+        let unknown = events.without(EventMask::ALL);
+        if !unknown.is_empty() {
+            return Err(format!("it asks for events that there are not: {unknown}"));
         }
         Ok(Self {
             name,
             plugin: PluginClient::new(client),
             limit,
             policy: configured.failure_policy.clone().unwrap_or_default(),
-            events: configured.events,
-            wants_all: configured.events == 0,
+            events,
             state_change: AtomicBool::new(false),
             standing: Mutex::new(Standing::Joining),
             join: Notify::new(),
@@ -70,12 +67,12 @@ impl Member {
     }
 
     pub(super) fn wants(&self, event: Event) -> bool {
-        self.wants_all || self.events & (1 << (protobuf::Enum::value(&event) - 1)) != 0
+        self.wants_all() || self.events.contains(event)
     }
 
     /// Whether it was only assumed that it knows all events.
     pub(super) fn wants_all(&self) -> bool {
-        self.wants_all
+        self.events.is_empty()
     }
 
     pub(super) fn takes_state_change(&self) -> bool {

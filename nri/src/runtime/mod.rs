@@ -42,7 +42,8 @@
 //!
 //! A plugin that answers an error in time fails its event, whatever the event is, and those behind it are not
 //! asked. One that does not know the methods of release 0.12 is told of what changes by `StateChange`. A
-//! validator is asked after all others, and creation fails without its consent.
+//! validator is asked after all others, and creation fails without its consent. Who registers under the name of
+//! one that is there takes its place.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -192,8 +193,9 @@ impl Runtime {
     /// event is sent until [the state](RuntimeBuilder::state) has what it is about. A plugin that came in
     /// between would be told neither by the event nor by the state.
     ///
-    /// Events go on meanwhile, and it may be held by several at a time. Without it a plugin that comes
-    /// during an event is synchronized after it.
+    /// Events go on meanwhile, and it may be held by several at a time, but not twice by one: the second would
+    /// wait behind a plugin that waits for the first. Without it a plugin that comes during an event is
+    /// synchronized after it.
     ///
     /// # Cancel safety
     ///

@@ -145,7 +145,10 @@ impl Shared {
         let entering = self.enter_by(&door, client, registration, configuration);
         let entered = tokio::select! {
             entered = entering => entered,
-            _ = &mut serving => return,
+            end = &mut serving => {
+                self.refuse(&door, format!("it was gone before it was configured: {end}"));
+                return;
+            }
         };
         let member = match entered {
             Ok(member) => member,

@@ -3,10 +3,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tempfile::TempDir;
+use ttrpc_keepalive_nri::api::ContainerAdjustment;
 use ttrpc_keepalive_nri::runtime::{Runtime, StartError};
+use ttrpc_keepalive_nri::{Plugin, RuntimeInfo};
+
+use crate::support::{Node, container, env, pod};
 
 fn executable(folder: &Path, name: &str, script: &str) {
     let path = folder.join(name);
@@ -46,6 +51,46 @@ async fn a_plugin_that_is_started_finds_its_name_and_its_connection() {
     // It inherits nothing else.
     assert!(told.trim_end().ends_with(']'), "{told}");
     assert!(runtime.plugins().is_empty());
+}
+
+/// Played by the process that the next test has its runtime start.
+#[tokio::test]
+#[ignore = "it is a plugin, and no test"]
+async fn plays_a_plugin() {
+    let plugin = Plugin::new("99", "nobody", Arc::new(()))
+        .configure(|_, _, info: RuntimeInfo| async move {
+            assert_eq!(info.config, "a: configuration");
+            Ok(None)
+        })
+        .create_container(|_, _, _| async {
+            let mut adjustment = ContainerAdjustment::new();
+            adjustment.add_env("STARTED", "by the runtime");
+            Ok(adjustment)
+        });
+    plugin.once().run().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_started_is_configured_and_served() {
+    let folder = TempDir::new().unwrap();
+    let (plugins, configurations) = (folder.path().join("plugins"), folder.path().join("conf"));
+    fs::create_dir(&plugins).unwrap();
+    fs::create_dir(&configurations).unwrap();
+    fs::write(configurations.join("started.conf"), "a: configuration").unwrap();
+    let own = std::env::current_exe().unwrap();
+    let script = format!(
+        "exec {} --ignored --exact launching::plays_a_plugin",
+        own.display()
+    );
+    executable(&plugins, "10-started", &script);
+    let builder = Runtime::builder("test", "1").plugins(&plugins);
+    let mut node = Node::start(builder.configurations(&configurations)).await;
+    node.until("10-started serving").await;
+    let created = node
+        .runtime
+        .create_container(pod("p"), container("c"))
+        .await;
+    assert_eq!(env(&created.unwrap()), ["STARTED=by the runtime"]);
 }
 
 #[tokio::test]

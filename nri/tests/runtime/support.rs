@@ -94,7 +94,8 @@ impl Script {
     pub(crate) async fn saw(&self, line: &str, times: usize) {
         let mut seen = self.seen.subscribe();
         let enough = |seen: &Vec<String>| seen.iter().filter(|seen| *seen == line).count() >= times;
-        seen.wait_for(enough).await.unwrap();
+        let seen = tokio::time::timeout(Duration::from_secs(600), seen.wait_for(enough)).await;
+        assert!(seen.is_ok(), "{line:?} is not seen, but {:?}", self.seen());
     }
 
     async fn act(&self, line: String) -> Result<(), Status> {

@@ -3,11 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::api::{KeyValue, LinuxDevice, LinuxNamespace, Mount};
-
-/// The key of an entry that is to be removed.
-pub(super) fn marked(key: &str) -> String {
-    format!("-{key}")
-}
+use crate::removal;
 
 /// The key without the mark, if it has one.
 fn removed(key: &str) -> Option<&str> {
@@ -112,10 +108,10 @@ pub(super) fn collect_map<V: Clone + Default>(
     let wishes = Wishes::of_map(from);
     for key in &wishes.removed {
         into.remove(*key);
-        into.insert(marked(key), V::default());
+        into.insert(removal(key), V::default());
     }
     for key in &wishes.set {
-        into.remove(&marked(key));
+        into.remove(&removal(key));
         if let Some(value) = from.get(*key) {
             into.insert((*key).to_owned(), value.clone());
         }

@@ -12,7 +12,6 @@ mod resources;
 mod tests;
 mod updates;
 
-use keyed::marked;
 use owners::Owners;
 use updates::Updates;
 

@@ -7,6 +7,7 @@ use std::fmt;
 use protobuf::Enum;
 
 use crate::api::{Field, FieldOwners, OwningPlugins};
+use crate::removal;
 
 /// Two plugins want different things, so that neither can be had.
 ///
@@ -126,7 +127,7 @@ impl Owner {
     fn name(&self) -> String {
         match self {
             Self::Set(plugin) => plugin.clone(),
-            Self::Removed(plugin) => super::marked(plugin),
+            Self::Removed(plugin) => removal(plugin),
         }
     }
 }

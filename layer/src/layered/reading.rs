@@ -82,7 +82,9 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
     /// What the peer has not read, if a look is due that asks for it.
     fn unread(&self, now: Duration) -> Unread {
         match &self.kernel {
-            Some(kernel) if self.is_look_due(now) && self.machine.asks_unread() => kernel.unread(&self.stream),
+            Some(kernel) if self.is_look_due(now) && self.machine.asks_unread() => {
+                kernel.unread(&self.stream)
+            }
             _ => Unread::NotAsked,
         }
     }

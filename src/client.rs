@@ -140,9 +140,11 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A deadline error with the verdict if no PONG came in time; at once, with
-    /// [`Unknown::NoSupport`](crate::Unknown::NoSupport), if the peer is known not to answer a
-    /// PING, or [`Keepalive::off`] forbids to send one. The connection's end, if it has ended.
+    /// A deadline error with the verdict if no PONG came in time. Of a peer that is known not to answer a
+    /// PING it says at the end of the budget whether its process *reads*: [`Verdict::Slow`](crate::Verdict::Slow) with
+    /// [`only_reads`](crate::Evidence::only_reads), or [`Verdict::NotReading`](crate::Verdict::NotReading). At once, with
+    /// [`Unknown::NoSupport`](crate::Unknown::NoSupport), where the stream does not tell that either, or
+    /// [`Keepalive::off`] forbids to send a PING. The connection's end, if it has ended.
     ///
     /// # Cancel safety
     ///

@@ -203,6 +203,26 @@ async fn receipts_that_are_turned_off_leave_it_unknown_and_send_no_ping() {
     assert_eq!(reader.await.unwrap(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_probe_of_an_old_peer_says_whether_it_reads_and_costs_one_ping() {
+    let (client, peer) = old_peer(Keepalive::on_demand()).await;
+    let reader = read_on(peer);
+    let start = Instant::now();
+    let error = client.probe(secs(1)).await.unwrap_err();
+    assert_passed(start, secs(1));
+    assert_eq!(error.verdict(), Some(Verdict::Slow), "{error}");
+    assert!(error.evidence().unwrap().only_reads());
+    assert_eq!(client.peer(), Summary::Alive);
+    drop(client);
+    assert_eq!(reader.await.unwrap(), 1);
+
+    let (client, peer) = old_peer(Keepalive::on_demand()).await;
+    let error = client.probe(secs(1)).await.unwrap_err();
+    assert_eq!(error.verdict(), Some(Verdict::NotReading), "{error}");
+    assert_eq!(client.peer(), Summary::Doubtful);
+    drop((client, peer));
+}
+
 #[tokio::test]
 async fn on_tcp_an_old_peer_stays_unknown_and_is_sent_no_ping() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -123,6 +123,10 @@ impl Calls {
         self.deadlines.poll_wish()
     }
 
+    pub(crate) fn may_wish(&self) -> bool {
+        self.deadlines.may_wish()
+    }
+
     /// Whether a call is to be judged, or late.
     pub(crate) fn is_due(&self, now: Duration) -> bool {
         let end = self.judged.first();

@@ -13,12 +13,14 @@ use ttrpc_keepalive::keepalive::{ConfigError, Keepalive, Machine, Role};
 use ttrpc_keepalive::wire::{Flags, Header, MessageType};
 use ttrpc_keepalive::{ConnectionError, Liveness, Publisher, Traffic};
 
+use self::kernel::Kernel;
 use crate::calls::Calls;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::timeout::TimeoutScan;
 use crate::wakers::{Turn, Wakers};
 
+mod kernel;
 mod reading;
 mod telling;
 mod writing;
@@ -56,6 +58,9 @@ pub struct Layered<S> {
     /// A PING was written to a stream that may hold it back.
     ping_unflushed: bool,
     newest_ping: u64,
+
+    /// Where it tells what the peer's process reads.
+    kernel: Option<Kernel<S>>,
 
     /// Reading has come to the end.
     ended: bool,
@@ -145,6 +150,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             unflushed: false,
             ping_unflushed: false,
             newest_ping: 0,
+            kernel: None,
             ended: false,
             end: None,
         })

@@ -45,7 +45,8 @@
 //! [`Layered::server`] does the same for a connection that was accepted; it asks only clients that
 //! have asked it. Both ends need PING for a verdict: either has it of its own, or has a layer, or
 //! is a peer in another language that follows the RFC. A peer that has not is served as before and
-//! never judged by its silence.
+//! never judged by its silence; over a unix socket Linux tells whether its process reads
+//! ([`Layered::with_receipts`]), so that a slow peer of today is told from one that is stopped.
 //!
 //! # What it does
 //!

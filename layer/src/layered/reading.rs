@@ -35,23 +35,28 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
         self.calls.handle_run(now, writes);
         self.machine.handle_run(now, self.calls.shortest_lead());
 
+        let unread = self.unread(now);
         let read = self.read(cx, now, out);
         if self.end.is_some() {
             return read;
         }
-        if let Some(drained) = self.looked(read.is_pending(), now) {
+        let looked = self.looked(read.is_pending(), now);
+        if let Some(drained) = looked {
             let look = Look {
                 drained,
                 write_refused: self.is_refused(),
-                unread: Unread::NotAsked,
+                unread,
             };
             self.machine.handle_look(now, look);
             self.publish(now)?;
             self.judge(now);
         }
         self.machine.handle_timeout(now);
-        if let Some(ask_at) = self.calls.poll_wish() {
-            self.machine.handle_ping_wish(now, ask_at);
+        // Whether a PING would be read depends on what a look has found unread.
+        if looked.is_some() || !self.wish_waits(now) {
+            if let Some(ask_at) = self.calls.poll_wish() {
+                self.machine.handle_ping_wish(now, ask_at);
+            }
         }
         // RFC KA-19: before the wrapped side does anything with what it gets.
         self.write_own(now);
@@ -63,6 +68,25 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             cx.waker().wake_by_ref();
         }
         read
+    }
+
+    fn is_look_due(&self, now: Duration) -> bool {
+        self.machine.look_due(now) || self.calls.is_due(now) || self.wish_waits(now)
+    }
+
+    /// Whether a call may want a PING that depends on what the kernel says is unread.
+    fn wish_waits(&self, now: Duration) -> bool {
+        self.kernel.is_some() && self.calls.may_wish() && self.machine.wish_needs_look(now)
+    }
+
+    /// What the peer has not read, if a look is due that asks for it.
+    fn unread(&self, now: Duration) -> Unread {
+        match &self.kernel {
+            Some(kernel) if self.is_look_due(now) && self.machine.asks_unread() => {
+                kernel.unread(&self.stream)
+            }
+            _ => Unread::NotAsked,
+        }
     }
 
     /// Hands on what the peer has sent.
@@ -183,7 +207,7 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
     /// The stream has no descriptor that could be asked. Before silence is held against the peer,
     /// the scheduler gets one turn and the stream is read once more.
     fn looked(&mut self, found_nothing: bool, now: Duration) -> Option<bool> {
-        if !self.machine.look_due(now) && !self.calls.is_due(now) {
+        if !self.is_look_due(now) {
             self.look = Looking::No;
             return None;
         }

@@ -9,20 +9,24 @@ use ttrpc_keepalive::keepalive::{Event, OnSilence, Role};
 use ttrpc_keepalive::{ConnectionError, DeadReason};
 
 use super::Layered;
+use super::kernel::Kernel;
 
 impl<S> Layered<S> {
     /// Publishes what the rules know. A conviction is the end, and told together with it.
     pub(super) fn publish(&mut self, now: Duration) -> io::Result<()> {
         let mut dead = None;
-        while let Some(event) = self.machine.poll_event() {
+        while let Some(mut event) = self.machine.poll_event() {
             if let Event::Convicted {
                 reason,
                 evidence,
-                on_silence: OnSilence::Close,
-            } = event
+                on_silence,
+            } = &mut event
             {
-                let evidence = Box::new(evidence);
-                dead = Some(ConnectionError::Dead { reason, evidence });
+                evidence.process = self.kernel.as_ref().and_then(Kernel::process);
+                if *on_silence == OnSilence::Close {
+                    let (reason, evidence) = (*reason, Box::new(*evidence));
+                    dead = Some(ConnectionError::Dead { reason, evidence });
+                }
             }
             log(event);
         }
@@ -66,7 +70,7 @@ impl<S> Layered<S> {
         }
     }
 
-    fn tell(&mut self, now: Duration) {
+    pub(super) fn tell(&mut self, now: Duration) {
         self.traffic.calls_in_flight = self.calls.in_flight();
         if self.role == Role::Client {
             self.traffic.oldest_call = self.calls.oldest();

@@ -103,6 +103,9 @@ impl<S: AsyncRead + AsyncWrite> Layered<S> {
             Poll::Ready(Ok(0)) => Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
             Poll::Ready(Ok(count)) => {
                 let taken = self.outgoing.advance(count, payload);
+                if let Some(kernel) = &mut self.kernel {
+                    kernel.note_write(count, now);
+                }
                 self.last_taken = Some(now);
                 self.unflushed |= taken.control;
                 self.ping_unflushed |= taken.ping;

@@ -12,3 +12,5 @@ mod judging;
 mod pairs;
 mod peer;
 mod random;
+#[cfg(target_os = "linux")]
+mod receipts;

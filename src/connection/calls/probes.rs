@@ -20,8 +20,9 @@ impl State<Calls> {
         effects: &mut Effects,
     ) -> Result<u64, Error> {
         self.check().map_err(Error::not_sent)?;
-        // A peer of which nothing is known is asked: the probe may be what comes first.
-        if !self.machine.may_ask() {
+        // A peer of which nothing is known is asked: the probe may be what comes first. One that is
+        // known not to answer may be seen to read.
+        if !self.machine.may_ask() && !self.machine.may_ask_to_read() {
             let verdict = Verdict::Unknown(Unknown::NoSupport);
             return Err(Error::Deadline(Box::new(self.late(
                 now,

@@ -230,7 +230,8 @@ impl Machine {
         let now = self.advance(now);
         self.probes = self.probes.saturating_add(1);
         let unsent = self.number.saturating_add(1);
-        if matches!(self.ping, Ping::Rest) && self.may_send && !self.is_over() {
+        // One that will only be read is asked before the deadline, as for a call.
+        if matches!(self.ping, Ping::Rest) && self.may_ask() && !self.is_over() {
             self.ask(now);
         }
         self.settle(now);

@@ -225,4 +225,10 @@ impl Machine {
     pub fn may_ask(&self) -> bool {
         self.may_send && self.support != Support::No
     }
+
+    /// Whether asking tells something all the same: the kernel says whether a PING was read.
+    #[must_use]
+    pub fn may_ask_to_read(&self) -> bool {
+        self.may_send && self.receipts.tell()
+    }
 }

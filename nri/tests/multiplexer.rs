@@ -7,13 +7,16 @@
 
 use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::net::UnixStream;
-use ttrpc_keepalive::{Client, Context, Server, Status};
+use ttrpc_keepalive::{Client, Context, Server, Service, Status};
 use ttrpc_keepalive_nri::multiplexer::Multiplexer;
 
 fn echo() -> Server {
     let say = |_: Context, request: BytesValue| async move { Ok::<_, Status>(request) };
     Server::builder()
-        .unary("demo.Echo", "Say", say)
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Say", move |(), context, request| say(context, request)),
+        )
         .build()
         .unwrap()
 }

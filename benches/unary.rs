@@ -17,7 +17,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
-use ttrpc_keepalive::{Client, Context, Keepalive, Server};
+use ttrpc_keepalive::{Client, Keepalive, Server, Service};
 
 const SIZES: [usize; 4] = [0, 1 << 10, 64 << 10, 1 << 20];
 const IN_FLIGHT: [u64; 3] = [1, 16, 256];
@@ -26,11 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 fn connect(runtime: &Runtime, keepalive: Keepalive) -> Client {
     let _context = runtime.enter();
     let server = Server::builder()
-        .unary(
-            "bench.Echo",
+        .service(Service::new("bench.Echo", ()).unary(
             "Echo",
-            |_: Context, request: BytesValue| async move { Ok(request) },
-        )
+            |(), _, request: BytesValue| async move { Ok(request) },
+        ))
         .build()
         .unwrap();
     let (here, there) = UnixStream::pair().unwrap();

@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use protobuf::well_known_types::wrappers::StringValue;
-use ttrpc_keepalive::{Client, Context, Keepalive, Listener, Server, Status};
+use ttrpc_keepalive::{Client, Context, Keepalive, Listener, Server, Service, Status};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -35,7 +35,12 @@ async fn serve(socket: &str, delay: Duration) -> Result<()> {
         tokio::time::sleep(delay).await;
         Ok::<_, Status>(request)
     };
-    let server = Server::builder().unary("demo.Echo", "Say", say).build()?;
+    let server = Server::builder()
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Say", move |(), context, request| say(context, request)),
+        )
+        .build()?;
     let listener = Listener::bind(&format!("unix://{socket}")).await?;
     println!("listening");
     server.serve(listener).await;

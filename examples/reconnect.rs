@@ -15,7 +15,7 @@ use std::time::Duration;
 use protobuf::well_known_types::wrappers::{StringValue, UInt64Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use ttrpc_keepalive::{Backoff, Client, Context, Keepalive, Listener, Server};
+use ttrpc_keepalive::{Backoff, Client, Keepalive, Listener, Server, Service};
 
 const EVENTS: &str = "demo.Events";
 const RESTARTS: usize = 3;
@@ -94,15 +94,17 @@ struct Taken {
 
 fn server(taken: &Arc<Mutex<Taken>>) -> Result<Server, Box<dyn Error>> {
     let (registrations, events) = (Arc::clone(taken), Arc::clone(taken));
-    let server = Server::builder()
-        .unary(EVENTS, "Register", move |_: Context, name: StringValue| {
-            lock(&registrations).registrations += 1;
-            async move { Ok(name) }
-        })
-        .unary(EVENTS, "Publish", move |_: Context, event: UInt64Value| {
-            lock(&events).events.push(event.value);
-            async move { Ok(event) }
-        });
+    let server = Server::builder().service(
+        Service::new(EVENTS, ())
+            .unary("Register", move |(), _, name: StringValue| {
+                lock(&registrations).registrations += 1;
+                async move { Ok(name) }
+            })
+            .unary("Publish", move |(), _, event: UInt64Value| {
+                lock(&events).events.push(event.value);
+                async move { Ok(event) }
+            }),
+    );
     Ok(server.build()?)
 }
 

@@ -17,16 +17,16 @@ use crate::seed::seed;
 /// # use std::time::Duration;
 /// # use protobuf::well_known_types::wrappers::StringValue;
 /// # use tokio::time::{Instant, sleep};
-/// # use ttrpc_keepalive::{Client, Context, Listener, Server};
+/// # use ttrpc_keepalive::{Client, Listener, Server, Service};
 /// use ttrpc_keepalive::Backoff;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let address = format!("unix://@ttrpc-keepalive-backoff-{}", std::process::id());
 /// # let listener = Listener::bind(&address).await?;
-/// # let server = Server::builder()
-/// #     .unary("demo.Runtime", "Register", |_: Context, q: StringValue| async move { Ok(q) })
-/// #     .build()?;
+/// # let runtime = Service::new("demo.Runtime", ())
+/// #     .unary("Register", |(), _, q: StringValue| async move { Ok(q) });
+/// # let server = Server::builder().service(runtime).build()?;
 /// # let told = server.clone();
 /// # tokio::spawn(async move {
 /// #     sleep(Duration::from_millis(50)).await;

@@ -185,15 +185,15 @@ impl Client {
     ///
     /// ```
     /// # use protobuf::well_known_types::wrappers::StringValue;
-    /// # use ttrpc_keepalive::{Client, Context, Requests, Server};
+    /// # use ttrpc_keepalive::{Client, Requests, Server, Service};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let server = Server::builder()
-    /// #     .client_stream("demo.Log", "Put", |_: Context, mut lines: Requests<StringValue>| async move {
+    /// # let log = Service::new("demo.Log", ())
+    /// #     .client_stream("Put", |(), _, mut lines: Requests<StringValue>| async move {
     /// #         while let Some(line) = lines.next().await { line?; }
     /// #         Ok(StringValue::new())
-    /// #     })
-    /// #     .build()?;
+    /// #     });
+    /// # let server = Server::builder().service(log).build()?;
     /// # let (here, there) = tokio::io::duplex(4096);
     /// # tokio::spawn(async move { server.serve_connection(there).await });
     /// # let client = Client::builder().attach(here)?;

@@ -17,22 +17,22 @@
 //!
 //! ```
 //! use protobuf::well_known_types::wrappers::StringValue;
-//! use ttrpc_keepalive::{Code, Context, Server, Status};
+//! use ttrpc_keepalive::{Code, Server, Service, Status};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let server = Server::builder()
-//!     .unary("demo.Echo", "Say", |call: Context, request: StringValue| async move {
+//! let echo = Service::new("demo.Echo", ()) // without a state
+//!     .unary("Say", |(), call, request: StringValue| async move {
 //!         if request.value.is_empty() {
 //!             return Err(Status::new(Code::INVALID_ARGUMENT, "nothing to say"));
 //!         }
 //!         println!("the caller waits for another {:?}", call.remaining());
 //!         Ok(request)
-//!     })
-//!     .build()?;
+//!     });
+//! let server = Server::builder().service(echo).build()?;
 //! # let _ = server; Ok(()) }
 //! ```
 //!
-//! Methods that share a state are those of a [`Service`]; what all calls have to pass is a
+//! The methods of a [`Service`] share its state; what all calls have to pass is a
 //! [hook](#a-hook-around-calls).
 //!
 //! [`Server::serve`] takes a [`Listener`], or whatever else yields connections ([`Accept`]);
@@ -44,15 +44,15 @@
 //!
 //! ```
 //! # use protobuf::well_known_types::wrappers::StringValue;
-//! # use ttrpc_keepalive::{Context, Server};
+//! # use ttrpc_keepalive::{Server, Service};
 //! use std::time::Duration;
 //! use ttrpc_keepalive::{Client, Keepalive};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let server = Server::builder()
-//! #     .unary("demo.Echo", "Say", |_: Context, request: StringValue| async move { Ok(request) })
-//! #     .build()?;
+//! # let echo = Service::new("demo.Echo", ())
+//! #     .unary("Say", |(), _, request: StringValue| async move { Ok(request) });
+//! # let server = Server::builder().service(echo).build()?;
 //! // An in-memory pipe here; `Client::builder().connect("unix:///run/plugin.sock")` elsewhere.
 //! let (here, there) = tokio::io::duplex(4096);
 //! tokio::spawn(async move { server.serve_connection(there).await });
@@ -79,17 +79,17 @@
 //! ```
 //! # use protobuf::well_known_types::wrappers::StringValue;
 //! # use std::time::Duration;
-//! # use ttrpc_keepalive::{Client, Context, Server};
+//! # use ttrpc_keepalive::{Client, Server, Service};
 //! use ttrpc_keepalive::{LateOutcome, Peer, Verdict};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let server = Server::builder()
-//! #     .unary("demo.Echo", "Sleep", |_: Context, request: StringValue| async move {
+//! # let echo = Service::new("demo.Echo", ())
+//! #     .unary("Sleep", |(), _, request: StringValue| async move {
 //! #         tokio::time::sleep(Duration::from_secs(5)).await;
 //! #         Ok(request)
-//! #     })
-//! #     .build()?;
+//! #     });
+//! # let server = Server::builder().service(echo).build()?;
 //! # let (here, there) = tokio::io::duplex(4096);
 //! # tokio::spawn(async move { server.serve_connection(there).await });
 //! # let client = Client::builder().attach(here)?;
@@ -174,23 +174,21 @@
 //!
 //! ```
 //! # use protobuf::well_known_types::wrappers::StringValue;
-//! # use ttrpc_keepalive::{Client, Context, Server};
+//! # use ttrpc_keepalive::{Client, Server, Service};
 //! use ttrpc_keepalive::{Requests, Responses};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let server = Server::builder()
-//!     .bidi_stream(
-//!         "demo.Echo",
-//!         "Converse",
-//!         |_: Context, mut requests: Requests<StringValue>, responses: Responses<StringValue>| async move {
-//!             while let Some(request) = requests.next().await {
-//!                 responses.send(&request?).await?;
-//!             }
-//!             Ok(()) // ends the stream; a status would end it too
-//!         },
-//!     )
-//!     .build()?;
+//! let echo = Service::new("demo.Echo", ()).bidi_stream(
+//!     "Converse",
+//!     |(), _, mut requests: Requests<StringValue>, responses: Responses<StringValue>| async move {
+//!         while let Some(request) = requests.next().await {
+//!             responses.send(&request?).await?;
+//!         }
+//!         Ok(()) // ends the stream; a status would end it too
+//!     },
+//! );
+//! let server = Server::builder().service(echo).build()?;
 //! # let (here, there) = tokio::io::duplex(4096);
 //! # tokio::spawn(async move { server.serve_connection(there).await });
 //! # let client = Client::builder().attach(here)?;
@@ -305,20 +303,20 @@
 //! ```
 //! # use protobuf::well_known_types::wrappers::StringValue;
 //! # use std::time::Duration;
-//! # use ttrpc_keepalive::{Client, Context, Server};
+//! # use ttrpc_keepalive::{Client, Server, Service};
 //! use ttrpc_keepalive::{MethodOptions, SoftReply};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let nothing_yet = SoftReply::message(&StringValue::new());
 //! let in_time = MethodOptions::new().soft_deadline(Duration::from_millis(150), nothing_yet);
-//! let server = Server::builder()
-//!     .unary("demo.Plugin", "Event", |_: Context, event: StringValue| async move {
+//! let plugin = Service::new("demo.Plugin", ())
+//!     .unary("Event", |(), _, event: StringValue| async move {
 //!         tokio::time::sleep(Duration::from_secs(3)).await; // the caller waits for 2 s
 //!         Ok(event)
 //!     })
-//!     .method("demo.Plugin", "Event", in_time)
-//!     .build()?;
+//!     .method("Event", in_time);
+//! let server = Server::builder().service(plugin).build()?;
 //! # let (here, there) = tokio::io::duplex(4096);
 //! # tokio::spawn(async move { server.serve_connection(there).await });
 //! # let client = Client::builder().attach(here)?;
@@ -362,16 +360,17 @@
 //!
 //! ```
 //! # use protobuf::well_known_types::wrappers::StringValue;
-//! # use ttrpc_keepalive::{Context, Server};
+//! # use ttrpc_keepalive::{Server, Service};
 //! use std::time::Duration;
 //! use ttrpc_keepalive::{Client, DriverThread, Verdict};
 //! # use ttrpc_keepalive::Keepalive;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let server = Server::builder().unary("demo.Echo", "Block", |_: Context, q: StringValue| async {
+//! # let echo = Service::new("demo.Echo", ()).unary("Block", |(), _, q: StringValue| async {
 //! #     std::thread::sleep(Duration::from_secs(4));
 //! #     Ok(q)
 //! # });
+//! # let server = Server::builder().service(echo);
 //! let server = server.driver_thread(DriverThread::Dedicated).build()?;
 //! # let (here, there) = std::os::unix::net::UnixStream::pair()?;
 //! # here.set_nonblocking(true)?;

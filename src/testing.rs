@@ -4,7 +4,6 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use protobuf::Message;
 use tokio::io::duplex;
 use tokio::sync::oneshot;
 
@@ -13,6 +12,7 @@ use crate::client::Client;
 use crate::server::{Context, Requests, Responses, Server, Service};
 use crate::status::{Code, Status};
 use crate::streaming::{Receiver, Sender};
+use crate::wire::{Decode, Encode};
 
 /// Bytes in the pipe between the two ends.
 const PIPE: usize = 64 * 1024;
@@ -41,7 +41,7 @@ const PIPE: usize = 64 * 1024;
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
 /// let options = CallOptions::new().metadata("tenant", "one");
 /// let mut call = TestCall::open("demo.Echo", "All", &options).await?;
 /// call.sender.send(&StringValue::new()).await?;
@@ -89,7 +89,11 @@ struct Once<Q, R> {
     end: oneshot::Receiver<HandlerEnd<R>>,
 }
 
-impl<Q: Message, R: Message> TestCall<Q, R> {
+impl<Q, R> TestCall<Q, R>
+where
+    Q: Encode + Decode + Send + 'static,
+    R: Encode + Decode + Send + 'static,
+{
     /// Makes a call, and waits until its handler has begun.
     ///
     /// # Errors
@@ -143,7 +147,7 @@ impl<Q: Message, R: Message> TestCall<Q, R> {
     }
 }
 
-async fn hand_out<Q: Message, R: Message>(
+async fn hand_out<Q, R>(
     once: Arc<Mutex<Option<Once<Q, R>>>>,
     context: Context,
     requests: Requests<Q>,

@@ -14,7 +14,7 @@ use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::DuplexStream;
 use ttrpc_keepalive::wire::{Flags, Header, MessageType, ping};
-use ttrpc_keepalive::{Code, Context, DriverThread, Server, Status};
+use ttrpc_keepalive::{Code, DriverThread, Server, Service, Status};
 
 /// Lets handlers go on that block.
 #[derive(Clone, Default)]
@@ -44,30 +44,29 @@ fn server(thread: DriverThread) -> Server {
     let (block, pause, open) = (gate.clone(), gate.clone(), gate);
     echo()
         .driver_thread(thread)
-        .unary("demo.Echo", "Compute", |_: Context, q: StringValue| async {
-            let begun = Instant::now();
-            while begun.elapsed() < Duration::from_micros(300) {}
-            Ok(q)
-        })
-        .unary("demo.Echo", "Block", move |_: Context, q: StringValue| {
-            let gate = block.clone();
-            async move { gate.block().map(|()| q) }
-        })
-        .unary(
-            "demo.Echo",
-            "PauseAndBlock",
-            move |_: Context, q: StringValue| {
-                let gate = pause.clone();
-                async move {
-                    tokio::task::yield_now().await;
-                    gate.block().map(|()| q)
-                }
-            },
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Compute", |(), _, q: StringValue| async {
+                    let begun = Instant::now();
+                    while begun.elapsed() < Duration::from_micros(300) {}
+                    Ok(q)
+                })
+                .unary("Block", move |(), _, q: StringValue| {
+                    let gate = block.clone();
+                    async move { gate.block().map(|()| q) }
+                })
+                .unary("PauseAndBlock", move |(), _, q: StringValue| {
+                    let gate = pause.clone();
+                    async move {
+                        tokio::task::yield_now().await;
+                        gate.block().map(|()| q)
+                    }
+                })
+                .unary("Open", move |(), _, q: StringValue| {
+                    open.open();
+                    async { Ok(q) }
+                }),
         )
-        .unary("demo.Echo", "Open", move |_: Context, q: StringValue| {
-            open.open();
-            async { Ok(q) }
-        })
         .build()
         .unwrap()
 }

@@ -7,8 +7,6 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use ttrpc_keepalive::testing::TestCall;
@@ -16,7 +14,7 @@ use ttrpc_keepalive::{CallOptions, Client, Code, Context, Error, Server, Service
 
 /// `Tell` answers with all metadata and the seconds that are left.
 fn telling() -> Service<()> {
-    Service::new("demo.Options", Arc::new(())).unary(
+    Service::new("demo.Options", ()).unary(
         "Tell",
         |_, context: Context, _: StringValue| async move {
             let left = context.remaining().map(|left| left.as_secs());
@@ -69,7 +67,7 @@ async fn streams_take_options_and_their_ids_are_those_of_the_connection() {
 // Each kind of failure, as the handler of another server meets it.
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_calls_on_tells_what_kind_of_failure_it_was() {
-    let next = Service::new("demo.Next", Arc::new(()))
+    let next = Service::new("demo.Next", ())
         .unary("No", |_, _: Context, _: StringValue| async move {
             Err::<StringValue, _>(Status::new(Code::NOT_FOUND, "no such pod"))
         })

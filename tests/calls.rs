@@ -16,7 +16,7 @@ use support::*;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Code, ConnectError, Context, Listener, Raw, Server, Status};
+use ttrpc_keepalive::{Client, Code, ConnectError, Listener, Raw, Server, Service, Status};
 
 #[tokio::test(start_paused = true)]
 async fn a_call_returns_what_the_handler_answers() {
@@ -93,16 +93,15 @@ async fn an_address_where_nobody_listens_is_refused_with_the_systems_error() {
 #[tokio::test(start_paused = true)]
 async fn metadata_arrives_in_order_with_repeated_keys() {
     let server = Server::builder()
-        .unary(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).unary(
             "Say",
-            |context: Context, _: StringValue| async move {
+            |(), context, _: StringValue| async move {
                 assert_eq!((context.service(), context.method()), ("demo.Echo", "Say"));
                 let pairs: Vec<_> = context.metadata().to_vec();
                 let values: Vec<_> = context.values("KEY").collect();
                 Ok(text(&format!("{pairs:?} {values:?}")))
             },
-        )
+        ))
         .build()
         .unwrap();
     let (client, _) = pair(server, Client::builder(), 4096);
@@ -120,10 +119,9 @@ async fn metadata_arrives_in_order_with_repeated_keys() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_sees_how_long_its_caller_waits() {
     let server = Server::builder()
-        .unary(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).unary(
             "Say",
-            |context: Context, _: StringValue| async move {
+            |(), context, _: StringValue| async move {
                 let first = context.remaining();
                 sleep(secs(1)).await;
                 let until = context.deadline().map(|at| at - Instant::now());
@@ -132,7 +130,7 @@ async fn a_handler_sees_how_long_its_caller_waits() {
                     context.remaining()
                 )))
             },
-        )
+        ))
         .build()
         .unwrap();
     let (client, _) = pair(server, Client::builder(), 4096);
@@ -152,10 +150,9 @@ async fn a_handler_sees_how_long_its_caller_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_status_arrives_with_its_code_message_and_details() {
     let server = Server::builder()
-        .unary(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).unary(
             "Fail",
-            |_: Context, code: StringValue| async move {
+            |(), _, code: StringValue| async move {
                 let mut detail = Any::new();
                 detail.type_url = "type.googleapis.com/demo.Detail".to_owned();
                 detail.value = vec![1, 2, 3];
@@ -163,7 +160,7 @@ async fn a_status_arrives_with_its_code_message_and_details() {
                 let status = Status::new(Code::from(code), "as told");
                 Err::<StringValue, _>(status.with_details(vec![detail]))
             },
-        )
+        ))
         .build()
         .unwrap();
     let (client, _) = pair(server, Client::builder(), 4096);

@@ -19,17 +19,16 @@ use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, Support};
 use ttrpc_keepalive::wire::MessageType;
 use ttrpc_keepalive::{
-    Client, ConnectionError, Context, Raw, Reply, RequestProgress, Requests, Sender, Server,
+    Client, ConnectionError, Raw, Reply, RequestProgress, Requests, Sender, Server, Service,
 };
 
 /// `Put` counts what comes, and once more when nothing follows.
 fn counting() -> (Server, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let server = Server::builder().client_stream(
-        "demo.Log",
+    let server = Server::builder().service(Service::new("demo.Log", ()).client_stream(
         "Put",
-        move |_: Context, mut lines: Requests<StringValue>| {
+        move |(), _, mut lines: Requests<StringValue>| {
             let count = Arc::clone(&counted);
             async move {
                 while let Some(line) = lines.next().await {
@@ -40,7 +39,7 @@ fn counting() -> (Server, Arc<AtomicUsize>) {
                 Ok(text(""))
             }
         },
-    );
+    ));
     (server.build().unwrap(), count)
 }
 

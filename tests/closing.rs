@@ -25,7 +25,7 @@ use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{encode_status, ping};
 use ttrpc_keepalive::{
     Backoff, Client, Code, ConnectionError, DeadReason, Error, Liveness, Peer as Summary, Server,
-    State, Status, Support,
+    Service, State, Status, Support,
 };
 
 /// A client, and the bare socket of its peer.
@@ -237,16 +237,15 @@ async fn an_announcement_excuses_a_close_and_nothing_else() {
 async fn a_handler_may_know_that_its_client_is_about_to_go() {
     for announced in [true, false] {
         let server = Server::builder()
-            .unary(
-                "demo.Plugin",
+            .service(Service::new("demo.Plugin", ()).unary(
                 "Shutdown",
-                move |context: ttrpc_keepalive::Context, q: StringValue| {
+                move |(), context: ttrpc_keepalive::Context, q: StringValue| {
                     if announced {
                         context.expect_close();
                     }
                     async move { Ok(q) }
                 },
-            )
+            ))
             .build()
             .unwrap();
         let (here, there) = tokio::io::duplex(4096);
@@ -355,10 +354,9 @@ async fn a_handler_follows_its_client_as_the_client_its_server() {
         let (told, mut states) = tokio::sync::mpsc::unbounded_channel();
         let server = Server::builder()
             .keepalive(Keepalive::every(secs(1)).timeout(secs(1)))
-            .unary(
-                "demo.Echo",
+            .service(Service::new("demo.Echo", ()).unary(
                 "Say",
-                move |context: ttrpc_keepalive::Context, q: StringValue| {
+                move |(), context: ttrpc_keepalive::Context, q: StringValue| {
                     let told = told.clone();
                     async move {
                         let state = last(&mut context.liveness()).await;
@@ -367,7 +365,7 @@ async fn a_handler_follows_its_client_as_the_client_its_server() {
                         Ok(q)
                     }
                 },
-            )
+            ))
             .build()
             .unwrap();
         let mut peer = served(server);

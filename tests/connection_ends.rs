@@ -25,7 +25,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
-use ttrpc_keepalive::{Client, ConnectionError, Context, Error, RequestProgress, Server, State};
+use ttrpc_keepalive::{Client, ConnectionError, Error, RequestProgress, Server, Service, State};
 
 /// What was seen of one end.
 #[derive(Default)]
@@ -97,22 +97,21 @@ impl Both {
         let seen = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&seen);
         let server = echo()
-            .unary("demo.Wait", "For", move |call: Context, q: StringValue| {
-                let noted = Arc::clone(&noted);
-                async move {
-                    let end = call.cancelled().await;
-                    *noted.lock().unwrap() = Some(end);
-                    Ok(q)
-                }
-            })
-            .unary(
-                "demo.Wait",
-                "Drain",
-                |call: Context, q: StringValue| async move {
-                    call.draining().await;
-                    sleep(ms(10)).await;
-                    Ok(q)
-                },
+            .service(
+                Service::new("demo.Wait", ())
+                    .unary("For", move |(), call, q: StringValue| {
+                        let noted = Arc::clone(&noted);
+                        async move {
+                            let end = call.cancelled().await;
+                            *noted.lock().unwrap() = Some(end);
+                            Ok(q)
+                        }
+                    })
+                    .unary("Drain", |(), call, q: StringValue| async move {
+                        call.draining().await;
+                        sleep(ms(10)).await;
+                        Ok(q)
+                    }),
             )
             .build()
             .unwrap();

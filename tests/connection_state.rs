@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use bytes::Bytes;
 use support::*;
 use tokio::sync::mpsc;
-use ttrpc_keepalive::{Client, Context, Raw, Requests, Responses, Server};
+use ttrpc_keepalive::{Client, Context, Raw, Requests, Responses, Server, Service};
 
 /// Counts the calls of its connection, and tells when it goes.
 struct Own {
@@ -45,17 +45,13 @@ fn counting() -> Server {
         None => "nobody".to_owned(),
     };
     Server::builder()
-        .unary("demo.Own", "Count", move |context: Context, _: Raw| async move {
+        .service(Service::new("demo.Own", ()).unary("Count", move |(), context, _: Raw| async move {
             assert!(
                 context.connection_state::<String>().is_none(),
                 "another type"
             );
             Ok(Raw(count(&context)))
-        })
-        .bidi_stream(
-            "demo.Own",
-            "CountStream",
-            move |context: Context,
+        }).bidi_stream("CountStream", move |(), context,
                   mut requests: Requests<Raw>,
                   responses: Responses<Raw>| {
                 async move {
@@ -64,13 +60,11 @@ fn counting() -> Server {
                     }
                     Ok(())
                 }
-            },
-        )
-        .unary("demo.Own", "Sleep", move |context: Context, _: Raw| async move {
+            }).unary("Sleep", move |(), context, _: Raw| async move {
             tokio::time::sleep(secs(5)).await;
             count(&context);
             Ok(Raw(""))
-        })
+        }))
         .build()
         .unwrap()
 }

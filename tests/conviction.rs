@@ -5,7 +5,7 @@ use std::time::Duration;
 use protobuf::well_known_types::empty::Empty;
 use tokio::io::{copy_bidirectional, duplex};
 use tokio::sync::oneshot;
-use ttrpc_keepalive::{Client, ConnectionError, Context, Keepalive, Peer, Server};
+use ttrpc_keepalive::{Client, ConnectionError, Keepalive, Peer, Server, Service};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -25,9 +25,10 @@ async fn a_death_is_published_once_with_the_ping_that_it_was_convicted_on() {
     });
     tokio::spawn(async move {
         let server = Server::builder()
-            .unary("demo.Echo", "Say", |_: Context, empty: Empty| async {
-                Ok(empty)
-            })
+            .service(
+                Service::new("demo.Echo", ())
+                    .unary("Say", |(), _, empty: Empty| async { Ok(empty) }),
+            )
             .build()
             .unwrap();
         server.serve_connection(server_end).await

@@ -16,7 +16,7 @@ use support::*;
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::wire::{Flags, MessageType, Raw, RequestHead, encode_request, ping};
-use ttrpc_keepalive::{Code, ConfigError, Context, Dispatch, DriverThread, Responses, Server};
+use ttrpc_keepalive::{Code, ConfigError, Dispatch, DriverThread, Responses, Server, Service};
 
 tokio::task_local! {
     /// Set in the task that drives the server's side, and nowhere else.
@@ -32,19 +32,16 @@ fn served_inline() -> Peer<DuplexStream> {
     };
     let server = echo()
         .dispatch(Dispatch::Inline)
-        .unary(
-            "demo.Echo",
-            "Where",
-            move |_: Context, _: StringValue| async move { Ok(text(polled_by())) },
-        )
-        .unary(
-            "demo.Echo",
-            "Later",
-            move |_: Context, q: StringValue| async move {
-                sleep(ms(10)).await;
-                assert!(q.value.is_empty(), "this handler was told to panic");
-                Ok(text(polled_by()))
-            },
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Where", move |(), _, _: StringValue| async move {
+                    Ok(text(polled_by()))
+                })
+                .unary("Later", move |(), _, q: StringValue| async move {
+                    sleep(ms(10)).await;
+                    assert!(q.value.is_empty(), "this handler was told to panic");
+                    Ok(text(polled_by()))
+                }),
         )
         .build()
         .unwrap();
@@ -101,23 +98,17 @@ async fn a_panic_whose_payload_panics_when_it_is_dropped_costs_its_call_and_noth
             }
             Ok(text(""))
         };
-        let server = echo()
-            .dispatch(dispatch)
-            .unary("demo.Echo", "Bomb", move |_: Context, _: StringValue| {
-                bomb(true)
-            })
-            .unary(
-                "demo.Echo",
-                "LateBomb",
-                move |_: Context, _: StringValue| bomb(false),
-            )
-            .server_stream(
-                "demo.Echo",
-                "StreamBomb",
-                move |_: Context, _: StringValue, _: Responses<StringValue>| async move {
-                    bomb(true).await.map(|_| ())
-                },
-            );
+        let server = echo().dispatch(dispatch).service(
+            Service::new("demo.Echo", ())
+                .unary("Bomb", move |(), _, _: StringValue| bomb(true))
+                .unary("LateBomb", move |(), _, _: StringValue| bomb(false))
+                .server_stream(
+                    "StreamBomb",
+                    move |(), _, _: StringValue, _: Responses<StringValue>| async move {
+                        bomb(true).await.map(|_| ())
+                    },
+                ),
+        );
         let mut peer = served(server.build().unwrap());
         for (id, method) in [(1, "Bomb"), (3, "LateBomb"), (5, "StreamBomb")] {
             peer.call(id, method, "").await;
@@ -158,22 +149,20 @@ async fn handlers_that_are_always_ready_do_not_keep_the_driver_from_a_ping() {
 /// `Who` answers in which task it runs; `Later` does so after it has waited.
 fn served_apart() -> Peer<DuplexStream> {
     let who = || async { Ok(text(&tokio::task::id().to_string())) };
-    let server = Server::builder()
-        .unary("demo.Echo", "Who", move |_: Context, _: StringValue| who())
-        .unary(
-            "demo.Echo",
-            "Later",
-            move |_: Context, _: StringValue| async move {
+    let server = Server::builder().service(
+        Service::new("demo.Echo", ())
+            .unary("Who", move |(), _, _: StringValue| who())
+            .unary("Later", move |(), _, _: StringValue| async move {
                 sleep(ms(10)).await;
                 who().await
-            },
-        )
-        .unary("demo.Echo", "Panic", |_: Context, _: StringValue| async {
-            if true {
-                panic!("told to");
-            }
-            Ok(text(""))
-        });
+            })
+            .unary("Panic", |(), _, _: StringValue| async {
+                if true {
+                    panic!("told to");
+                }
+                Ok(text(""))
+            }),
+    );
     served(server.build().unwrap())
 }
 

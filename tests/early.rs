@@ -29,13 +29,18 @@ fn blocking(options: MethodOptions) -> ServerBuilder {
         Ok(q)
     };
     echo()
-        .unary("demo.Echo", "Block", block)
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Block", move |(), context, request| block(context, request)),
+        )
         .method("demo.Echo", "Block", options.clone())
-        .unary("demo.Echo", "Await", |_: Context, q: StringValue| async {
-            tokio::time::sleep(ms(20)).await;
-            std::thread::sleep(secs(3));
-            Ok(q)
-        })
+        .service(
+            Service::new("demo.Echo", ()).unary("Await", |(), _, q: StringValue| async {
+                tokio::time::sleep(ms(20)).await;
+                std::thread::sleep(secs(3));
+                Ok(q)
+            }),
+        )
         .method("demo.Echo", "Await", options)
 }
 
@@ -138,14 +143,13 @@ async fn a_timeout_and_a_cancelled_call_are_answered_in_time_too() {
     let timeout = MethodOptions::new().timeout(ms(200));
     let server = blocking(timeout.clone())
         .driver_thread(DriverThread::Dedicated)
-        .bidi_stream(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).bidi_stream(
             "Stream",
-            |_: Context, _: Requests<Raw>, _: Responses<Raw>| async {
+            |(), _, _: Requests<Raw>, _: Responses<Raw>| async {
                 std::thread::sleep(secs(3));
                 Ok(())
             },
-        )
+        ))
         .method("demo.Echo", "Stream", timeout)
         .build()
         .unwrap();
@@ -215,10 +219,8 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
     let (told, mut seen) = mpsc::unbounded_channel();
     let kept = told.clone();
     let server = echo()
-        .unary(
-            "demo.Echo",
-            "Ask",
-            move |context: Context, q: StringValue| {
+        .service(
+            Service::new("demo.Echo", ()).unary("Ask", move |(), context, q: StringValue| {
                 let told = told.clone();
                 async move {
                     for _ in 0..4 {
@@ -227,13 +229,12 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
                     }
                     Ok(q)
                 }
-            },
+            }),
         )
         .method("demo.Echo", "Ask", soft())
-        .client_stream(
-            "demo.Stream",
+        .service(Service::new("demo.Stream", ()).client_stream(
             "Ask",
-            move |context: Context, requests: Requests<Raw>| {
+            move |(), context, requests: Requests<Raw>| {
                 let told = kept.clone();
                 async move {
                     told.send(context.is_answered()).unwrap();
@@ -243,7 +244,7 @@ async fn a_handler_can_ask_whether_it_was_answered_for() {
                     Ok(Raw(""))
                 }
             },
-        )
+        ))
         .stream_limit(100)
         .build()
         .unwrap();
@@ -305,7 +306,7 @@ async fn a_handler_that_is_almost_done_can_keep_its_answer() {
 async fn a_soft_reply_may_be_for_some_requests_only() {
     let some = |q: StringValue| (q.value != "800").then(|| Ok(text("soft")));
     let soft = MethodOptions::new().soft_deadline(ms(1500), SoftReply::for_some_requests(some));
-    let ask = |_: Arc<()>, context: Context, q: StringValue| async move {
+    let ask = |(), context: Context, q: StringValue| async move {
         tokio::time::sleep(ms(q.value.parse().unwrap())).await;
         // That there was no reply leaves it its answer.
         Ok(text(if context.leave_answer() {
@@ -314,7 +315,7 @@ async fn a_soft_reply_may_be_for_some_requests_only() {
             "late"
         }))
     };
-    let service = Service::new("demo.Echo", Arc::new(()))
+    let service = Service::new("demo.Echo", ())
         .unary("Ask", ask)
         .method("Ask", soft);
     let server = Server::builder().service(service).build().unwrap();
@@ -385,27 +386,30 @@ async fn handlers_end_with_their_connection_if_asked_for() {
             let server = Server::builder()
                 .dispatch(dispatch)
                 .driver_thread(thread)
-                .unary("demo.Work", "Unary", move |_, _: Raw| {
-                    let work = work(&unary);
-                    async {
-                        work.await;
-                        Ok(Raw(""))
-                    }
-                })
-                .client_stream("demo.Work", "Upload", move |_, _: Requests<Raw>| {
-                    let work = work(&upload);
-                    async {
-                        work.await;
-                        Ok(Raw(""))
-                    }
-                })
-                .server_stream("demo.Work", "Down", move |_, _: Raw, _: Responses<Raw>| {
-                    let work = work(&download);
-                    async {
-                        work.await;
-                        Ok(())
-                    }
-                })
+                .service(
+                    Service::new("demo.Work", ())
+                        .unary("Unary", move |(), _, _: Raw| {
+                            let work = work(&unary);
+                            async {
+                                work.await;
+                                Ok(Raw(""))
+                            }
+                        })
+                        .client_stream("Upload", move |(), _, _: Requests<Raw>| {
+                            let work = work(&upload);
+                            async {
+                                work.await;
+                                Ok(Raw(""))
+                            }
+                        })
+                        .server_stream("Down", move |(), _, _: Raw, _: Responses<Raw>| {
+                            let work = work(&download);
+                            async {
+                                work.await;
+                                Ok(())
+                            }
+                        }),
+                )
                 .every_method(options.clone())
                 .total_handler_limit(3)
                 .build()

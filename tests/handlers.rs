@@ -222,16 +222,15 @@ async fn a_handler_has_no_more_than_its_own_timeout_whatever_its_caller_says() {
 // C18, G19
 #[tokio::test(start_paused = true)]
 async fn a_handler_sees_the_earlier_of_its_callers_deadline_and_its_own() {
-    let server = echo().unary(
-        "demo.Echo",
+    let server = echo().service(Service::new("demo.Echo", ()).unary(
         "Slow",
-        |call: Context, _: StringValue| async move {
+        |(), call, _: StringValue| async move {
             let left = call.remaining().unwrap();
             let until = call.deadline().unwrap() - Instant::now();
             assert!(until.abs_diff(left) < ms(2));
             Ok(text(&left.as_millis().to_string()))
         },
-    );
+    ));
     let options = MethodOptions::new().timeout(secs(5));
     let server = server.method("demo.Echo", "Slow", options);
     let client = pair(server.build().unwrap(), Client::builder(), 4096).0;
@@ -247,14 +246,13 @@ async fn a_handler_sees_the_earlier_of_its_callers_deadline_and_its_own() {
 async fn streams_are_cut_at_their_deadlines_too() {
     let options = MethodOptions::new().timeout(secs(5));
     let server = streams()
-        .bidi_stream(
-            SERVICE,
+        .service(Service::new(SERVICE, ()).bidi_stream(
             "Wait",
-            |_: Context, mut requests: Requests<Raw>, _: Responses<Raw>| async move {
+            |(), _, mut requests: Requests<Raw>, _: Responses<Raw>| async move {
                 assert!(requests.next().await.is_none(), "nothing is sent");
                 Ok(())
             },
-        )
+        ))
         .method(SERVICE, "Wait", options.clone())
         .method(SERVICE, "Join", options.clone())
         .method(SERVICE, "Flood", options);
@@ -404,9 +402,15 @@ async fn a_handler_that_never_pauses_is_answered_for_and_stopped_in_time() {
     };
     let (soft, timeout) = (in_time(SoftReply::message(&Raw("soon"))), ms(300));
     let server = echo()
-        .unary("demo.Echo", "Soft", busy)
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Soft", move |(), context, request| busy(context, request)),
+        )
         .method("demo.Echo", "Soft", soft.timeout(secs(1)))
-        .unary("demo.Echo", "Cut", busy)
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Cut", move |(), context, request| busy(context, request)),
+        )
         .method("demo.Echo", "Cut", MethodOptions::new().timeout(timeout));
     let client = pair(server.build().unwrap(), Client::builder(), 4096).0;
     let began = Instant::now();
@@ -430,10 +434,13 @@ async fn what_is_set_for_a_method_goes_before_what_is_set_for_every_one() {
             "Slow",
             in_time(SoftReply::message(&text("slow"))),
         )
-        .client_stream(SERVICE, "Up", |_: Context, _: Requests<Raw>| async move {
-            sleep(secs(60)).await;
-            Ok(Raw(""))
-        });
+        .service(Service::new(SERVICE, ()).client_stream(
+            "Up",
+            |(), _, _: Requests<Raw>| async move {
+                sleep(secs(60)).await;
+                Ok(Raw(""))
+            },
+        ));
     let client = pair(server.build().unwrap(), Client::builder(), 4096).0;
     for (method, reply, at) in [("Slow", "slow", 1850), ("Sleep", "every", 1500)] {
         let start = Instant::now();

@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, BufWriter, DuplexStream};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use ttrpc_keepalive::{
-    ByteStream, Client, Code, ConnectionError, Context, Listener, Raw, Server, Status,
+    ByteStream, Client, Code, ConnectionError, Listener, Raw, Server, Service, Status,
 };
 
 /// One handler at a time, which counts itself and waits until it is let go.
@@ -29,14 +29,16 @@ fn gated() -> (Server, Arc<AtomicU32>, Arc<Notify>) {
         let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
         Server::builder()
             .handler_limit(1)
-            .unary("demo.Echo", "Say", move |_: Context, q: StringValue| {
-                let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
-                async move {
-                    begun.fetch_add(1, Ordering::Relaxed);
-                    gate.notified().await;
-                    Ok(q)
-                }
-            })
+            .service(
+                Service::new("demo.Echo", ()).unary("Say", move |(), _, q: StringValue| {
+                    let (begun, gate) = (Arc::clone(&begun), Arc::clone(&gate));
+                    async move {
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        gate.notified().await;
+                        Ok(q)
+                    }
+                }),
+            )
             .build()
             .unwrap()
     };
@@ -168,12 +170,10 @@ async fn a_shutdown_sends_what_the_stream_holds_back() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_fails_with_the_status_ok_has_failed() {
     let server = Server::builder()
-        .unary(
-            "demo.Echo",
-            "Say",
-            |_: Context, _: StringValue| async move {
+        .service(
+            Service::new("demo.Echo", ()).unary("Say", |(), _, _: StringValue| async move {
                 Err::<StringValue, _>(Status::new(Code::OK, "all is well"))
-            },
+            }),
         )
         .build()
         .unwrap();
@@ -187,15 +187,14 @@ async fn a_handler_that_fails_with_the_status_ok_has_failed() {
 #[tokio::test]
 async fn a_handler_holds_no_more_of_its_request_than_the_payload() {
     let server = Server::builder()
-        .unary(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).unary(
             "Alone",
-            |call: Context, payload: Raw| async move {
+            |(), call, payload: Raw| async move {
                 assert_eq!((call.service(), call.method()), ("demo.Echo", "Alone"));
                 assert!(payload.is_unique(), "nobody else holds the frame");
                 Ok(Raw(payload.slice(..1)))
             },
-        )
+        ))
         .build()
         .unwrap();
     let (client, _) = pair(server, Client::builder(), 64 << 10);

@@ -15,8 +15,8 @@ use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::{Duration, sleep};
 use ttrpc_keepalive::{
-    AtEnd, CallStart, Client, ClientBuilder, Code, Context, Error, MethodOptions, OnDeadline,
-    Outcome, Raw, Requests, Responses, ServerBuilder, SoftReply, Status,
+    AtEnd, CallStart, Client, ClientBuilder, Code, Error, MethodOptions, OnDeadline, Outcome, Raw,
+    Requests, Responses, ServerBuilder, Service, SoftReply, Status,
 };
 
 /// What a hook has seen of the calls that have ended, in their order.
@@ -75,15 +75,14 @@ async fn a_hook_sees_a_call_and_what_it_adds_is_seen_by_who_handles_it() {
             call.set_metadata("who", "somebody known");
             Ok(AtEnd::nothing())
         })
-        .unary(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).unary(
             "Say",
-            |call: Context, _: StringValue| async move {
+            |(), call, _: StringValue| async move {
                 let who: Vec<_> = call.values("who").collect();
                 assert_eq!(call.metadata().len(), 3);
                 Ok(text(&who.join(",")))
             },
-        )
+        ))
         .build()
         .unwrap();
     let client = Client::builder().hook(|call| {
@@ -162,10 +161,12 @@ async fn a_call_that_is_answered_early_has_ended_for_the_hook() {
     let drops = MethodOptions::new().on_deadline(OnDeadline::DropAnswer);
     let server = echo()
         .method("demo.Echo", "Sleep", soft)
-        .unary("demo.Echo", "Late", |_: Context, q: Raw| async {
-            sleep(secs(3)).await;
-            Ok(q)
-        })
+        .service(
+            Service::new("demo.Echo", ()).unary("Late", |(), _, q: Raw| async {
+                sleep(secs(3)).await;
+                Ok(q)
+            }),
+        )
         .method("demo.Echo", "Late", drops);
     let (client, ours, theirs) = noted(server);
     sleep_within(&client, secs(3), secs(2)).await.unwrap();
@@ -180,15 +181,14 @@ async fn a_call_that_is_answered_early_has_ended_for_the_hook() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_for_the_hook_with_its_last_frame() {
-    let server = streams().bidi_stream(
-        SERVICE,
+    let server = streams().service(Service::new(SERVICE, ()).bidi_stream(
         "Fail",
-        |_: Context, _: Requests<Raw>, out: Responses<Raw>| async move {
+        |(), _, _: Requests<Raw>, out: Responses<Raw>| async move {
             out.send(&raw("x")).await?;
             sleep(secs(1)).await;
             Err(Status::new(Code::ABORTED, ""))
         },
-    );
+    ));
     let (client, ours, theirs) = noted(server);
     let call = client.bidi_stream::<_, StringValue>(SERVICE, "Echo");
     let (sender, mut receiver) = call.await.unwrap();
@@ -230,14 +230,15 @@ async fn a_stream_ends_for_the_hook_with_its_last_frame() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_was_ended_before_its_handler_is_not_told_as_answered() {
-    let server = streams().stream_limit(1).client_stream(
-        SERVICE,
-        "Late",
-        |_: Context, _requests: Requests<StringValue>| async move {
-            sleep(secs(1)).await;
-            Ok(text("done"))
-        },
-    );
+    let server = streams()
+        .stream_limit(1)
+        .service(Service::new(SERVICE, ()).client_stream(
+            "Late",
+            |(), _, _requests: Requests<StringValue>| async move {
+                sleep(secs(1)).await;
+                Ok(text("done"))
+            },
+        ));
     let (client, ours, theirs) = noted(server);
     let call = client.client_stream::<_, StringValue>(SERVICE, "Late");
     let (sender, reply) = call.await.unwrap();
@@ -296,11 +297,14 @@ async fn a_call_that_the_clients_hook_refuses_is_never_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_the_servers_hook_refuses_is_answered_without_its_handler() {
-    let server = streams().unary("demo.Echo", "Large", |_: Context, _: Raw| async {
-        panic!("it is refused");
-        #[expect(unreachable_code, reason = "says what it would answer")]
-        Ok(Raw(""))
-    });
+    let server = streams().service(Service::new("demo.Echo", ()).unary(
+        "Large",
+        |(), _, _: Raw| async {
+            panic!("it is refused");
+            #[expect(unreachable_code, reason = "says what it would answer")]
+            Ok(Raw(""))
+        },
+    ));
     let server = server.hook(refusing).build().unwrap();
     let client = pair(server, Client::builder(), 4096).0;
     for error in refused(&client).await {

@@ -16,39 +16,33 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Semaphore;
 use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request};
 use ttrpc_keepalive::{
-    Code, ConnectionError, Context, Dispatch, DriverThread, IntoTransport, Listener, Requests,
-    Responses, Server, ServerBuilder,
+    Code, ConnectionError, Dispatch, DriverThread, IntoTransport, Listener, Requests, Responses,
+    Server, ServerBuilder, Service,
 };
 
 /// How many handlers have begun, of a server with each kind of method.
 fn counted() -> (ServerBuilder, Arc<AtomicUsize>) {
     let begun = Arc::<AtomicUsize>::default();
     let [unary, upload, download, both] = [(); 4].map(|()| Arc::clone(&begun));
-    let server = Server::builder()
-        .unary("demo.Count", "Unary", move |_: Context, q: Raw| {
-            unary.fetch_add(1, Relaxed);
-            async { Ok(q) }
-        })
-        .client_stream("demo.Count", "Upload", move |_, _: Requests<Raw>| {
-            upload.fetch_add(1, Relaxed);
-            async { Ok(Raw("")) }
-        })
-        .server_stream(
-            "demo.Count",
-            "Download",
-            move |_, _: Raw, _: Responses<Raw>| {
+    let server = Server::builder().service(
+        Service::new("demo.Count", ())
+            .unary("Unary", move |(), _, q: Raw| {
+                unary.fetch_add(1, Relaxed);
+                async { Ok(q) }
+            })
+            .client_stream("Upload", move |(), _, _: Requests<Raw>| {
+                upload.fetch_add(1, Relaxed);
+                async { Ok(Raw("")) }
+            })
+            .server_stream("Download", move |(), _, _: Raw, _: Responses<Raw>| {
                 download.fetch_add(1, Relaxed);
                 async { Ok(()) }
-            },
-        )
-        .bidi_stream(
-            "demo.Count",
-            "Both",
-            move |_, _: Requests<Raw>, _: Responses<Raw>| {
+            })
+            .bidi_stream("Both", move |(), _, _: Requests<Raw>, _: Responses<Raw>| {
                 both.fetch_add(1, Relaxed);
                 async { Ok(()) }
-            },
-        );
+            }),
+    );
     (server, begun)
 }
 
@@ -199,14 +193,16 @@ async fn what_waits_for_a_handler_to_end_does_not_begin_when_its_client_has_left
     let (inside, counts) = (Arc::clone(&gate), Arc::clone(&begun));
     let server = Server::builder()
         .handler_limit(2)
-        .unary("demo.Count", "Unary", move |_: Context, q: Raw| {
-            counts.fetch_add(1, Relaxed);
-            let gate = Arc::clone(&inside);
-            async move {
-                gate.acquire().await.unwrap().forget();
-                Ok(q)
-            }
-        })
+        .service(
+            Service::new("demo.Count", ()).unary("Unary", move |(), _, q: Raw| {
+                counts.fetch_add(1, Relaxed);
+                let gate = Arc::clone(&inside);
+                async move {
+                    gate.acquire().await.unwrap().forget();
+                    Ok(q)
+                }
+            }),
+        )
         .build()
         .unwrap();
     let mut peer = served(server.clone());
@@ -225,10 +221,12 @@ async fn nor_does_a_handler_that_had_no_thread_until_its_client_had_left() {
     let (server, begun) = counted();
     let server = server
         .driver_thread(DriverThread::Dedicated)
-        .unary("demo.Count", "Block", |_: Context, q: Raw| async {
-            std::thread::sleep(ms(500));
-            Ok(q)
-        })
+        .service(
+            Service::new("demo.Count", ()).unary("Block", |(), _, q: Raw| async {
+                std::thread::sleep(ms(500));
+                Ok(q)
+            }),
+        )
         .build()
         .unwrap();
     let (here, there) = tokio::net::UnixStream::pair().unwrap();
@@ -263,10 +261,9 @@ async fn nor_does_a_handler_that_had_no_thread_until_its_client_had_left() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_of_a_stream_is_told_that_its_client_has_left() {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-    let server = Server::builder().bidi_stream(
-        "demo.Count",
+    let server = Server::builder().service(Service::new("demo.Count", ()).bidi_stream(
         "Both",
-        move |_: Context, mut requests: Requests<Raw>, responses: Responses<Raw>| {
+        move |(), _, mut requests: Requests<Raw>, responses: Responses<Raw>| {
             let sender = sender.clone();
             async move {
                 let failed = requests.next().await.unwrap().unwrap_err();
@@ -277,7 +274,7 @@ async fn a_handler_of_a_stream_is_told_that_its_client_has_left() {
                 Ok(())
             }
         },
-    );
+    ));
     let mut peer = served(server.build().unwrap());
     peer.send(calls("Both", 1)).await;
     tokio::time::sleep(ms(10)).await;

@@ -21,7 +21,7 @@ use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::{Flags, pong};
 use ttrpc_keepalive::{
     Client, Code, ConnectionError, Context as CallContext, DeadReason, Listener, Liveness,
-    Peer as Summary, Server, Snapshot, State, Support,
+    Peer as Summary, Server, Service, Snapshot, State, Support,
 };
 
 fn watch() -> Keepalive {
@@ -325,16 +325,15 @@ async fn what_the_last_read_brought_is_in_the_last_snapshot() {
 /// A server with a method that waits for something that never comes, unless it is told to stop.
 fn long_poll() -> Server {
     streams()
-        .unary(
-            "demo.Echo",
+        .service(Service::new("demo.Echo", ()).unary(
             "Poll",
-            |call: CallContext, _: StringValue| async move {
+            |(), call: CallContext, _: StringValue| async move {
                 assert!(!call.is_draining());
                 call.draining().await;
                 assert!(call.is_draining());
                 Ok(text("draining"))
             },
-        )
+        ))
         .build()
         .unwrap()
 }

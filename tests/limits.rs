@@ -18,8 +18,8 @@ use support::*;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use ttrpc_keepalive::wire::{Flags, Header, MAX_PAYLOAD, MessageType};
 use ttrpc_keepalive::{
-    Client, ConnectError, ConnectionError, Context, DriverThread, IntoTransport, Listener, Raw,
-    Server, Status,
+    Client, ConnectError, ConnectionError, DriverThread, IntoTransport, Listener, Raw, Server,
+    Service, Status,
 };
 
 const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
@@ -165,9 +165,10 @@ async fn memory_follows_what_has_come_and_not_what_is_announced() {
     }
     limit(Resource::RLIMIT_AS, 1 << 30);
     let server = Server::builder()
-        .unary("demo.Echo", "Say", |_: Context, q: Raw| async move {
-            Ok::<_, Status>(q)
-        })
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Say", |(), _, q: Raw| async move { Ok::<_, Status>(q) }),
+        )
         .build()
         .unwrap();
     let mut peers = Vec::new();

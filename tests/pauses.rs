@@ -7,8 +7,6 @@
 
 mod support;
 
-use std::sync::Arc;
-
 use protobuf::well_known_types::wrappers::{BoolValue, BytesValue};
 use support::*;
 use tokio::time::{Duration, sleep};
@@ -17,10 +15,13 @@ use ttrpc_keepalive::{Code, Context, MethodOptions, Server, ServerBuilder, Servi
 
 /// `Ask` tells in milliseconds how long its request may have waited.
 fn asking() -> ServerBuilder {
-    Server::builder().unary("demo.Echo", "Ask", |context: Context, _: Raw| async move {
-        let waited = context.may_have_waited().as_millis();
-        Ok(Raw(waited.to_string()))
-    })
+    Server::builder().service(Service::new("demo.Echo", ()).unary(
+        "Ask",
+        |(), context, _: Raw| async move {
+            let waited = context.may_have_waited().as_millis();
+            Ok(Raw(waited.to_string()))
+        },
+    ))
 }
 
 fn ask(id: u32) -> Vec<u8> {
@@ -70,12 +71,12 @@ async fn a_request_found_after_a_pause_says_how_long_it_may_have_waited() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_behind_which_another_was_read_can_be_told() {
-    let handler = |_: Arc<()>, context: Context, _: BytesValue| async move {
+    let handler = |(), context: Context, _: BytesValue| async move {
         let mut newest = BoolValue::new();
         newest.value = context.is_newest();
         Ok(newest)
     };
-    let service = Service::new("demo.Echo", Arc::new(())).unary("Ask", handler);
+    let service = Service::new("demo.Echo", ()).unary("Ask", handler);
     let mut peer = served(Server::builder().service(service).build().unwrap());
     peer.send([ask(1), ask(3), ask(5)].concat()).await;
     for (id, newest) in [(1, false), (3, false), (5, true)] {

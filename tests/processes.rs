@@ -20,8 +20,8 @@ use tokio::time::{sleep, sleep_until, timeout};
 use ttrpc_keepalive::keepalive::{Keepalive, OnSilence};
 use ttrpc_keepalive::wire::{MessageType, Request};
 use ttrpc_keepalive::{
-    Client, Code, ConnectionError, Context, DeadReason, DriverThread, Error, Listener,
-    MethodOptions, Raw, Server, State, Status, Support, Verdict,
+    Client, Code, ConnectionError, DeadReason, DriverThread, Error, Listener, MethodOptions, Raw,
+    Server, Service, State, Status, Support, Verdict,
 };
 
 const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
@@ -164,20 +164,25 @@ fn child_asked_server() {
             } else {
                 DriverThread::Shared
             })
-            .unary("demo.Asked", "Ask", |context: Context, _: Raw| async move {
-                let waited = context.may_have_waited().as_millis();
-                Ok(Raw(waited.to_string()))
-            })
-            .unary("demo.Asked", "Refuse", |_: Context, q: Raw| async { Ok(q) })
+            .service(
+                Service::new("demo.Asked", ())
+                    .unary("Ask", |(), context, _: Raw| async move {
+                        let waited = context.may_have_waited().as_millis();
+                        Ok(Raw(waited.to_string()))
+                    })
+                    .unary("Refuse", |(), _, q: Raw| async { Ok(q) }),
+            )
             .method(
                 "demo.Asked",
                 "Refuse",
                 MethodOptions::new().refuse_waited(secs(1)),
             )
-            .unary("demo.Asked", "Count", move |_: Context, _: Raw| {
-                let count = counted.fetch_add(1, Ordering::Relaxed) + 1;
-                async move { Ok(Raw(count.to_string())) }
-            })
+            .service(
+                Service::new("demo.Asked", ()).unary("Count", move |(), _, _: Raw| {
+                    let count = counted.fetch_add(1, Ordering::Relaxed) + 1;
+                    async move { Ok(Raw(count.to_string())) }
+                }),
+            )
             .build()
             .unwrap();
         tokio::spawn(async move { server.serve(listener).await });

@@ -19,7 +19,7 @@ use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{
     Decoder, MAX_PAYLOAD, MAX_REPEATED, Raw, Request, Response, encode_response,
 };
-use ttrpc_keepalive::{Client, Code, ConnectionError, Error, RequestProgress, Status};
+use ttrpc_keepalive::{Client, Code, ConnectionError, Error, RequestProgress, Service, Status};
 
 fn connection(end: ConnectionError) -> Error {
     Error::Connection(end, RequestProgress::Sent)
@@ -102,9 +102,11 @@ async fn each_error_says_its_reason_in_one_line() {
 #[tokio::test]
 async fn the_peers_own_deadline_says_what_the_peer_said() {
     let late = "it took\ntoo long";
-    let server = echo().unary("demo.Echo", "Late", move |_, _: Raw| async move {
-        Err::<Raw, _>(Status::new(Code::DEADLINE_EXCEEDED, late))
-    });
+    let server = echo().service(
+        Service::new("demo.Echo", ()).unary("Late", move |(), _, _: Raw| async move {
+            Err::<Raw, _>(Status::new(Code::DEADLINE_EXCEEDED, late))
+        }),
+    );
     let client = client_of(server);
     let error = client.call::<_, Raw>("demo.Echo", "Late", &Raw("")).await;
     let line = error.unwrap_err().to_string();

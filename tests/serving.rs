@@ -18,8 +18,8 @@ use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, RequestHead, encode_request, ping};
 use ttrpc_keepalive::{
-    Client, Code, ConnectionError, Context, DeadReason, Dispatch, Listener, MethodOptions, Raw,
-    Server, Status,
+    Client, Code, ConnectionError, DeadReason, Dispatch, Listener, MethodOptions, Raw, Server,
+    Service, Status,
 };
 
 #[tokio::test(start_paused = true)]
@@ -94,10 +94,12 @@ async fn a_request_that_expires_while_it_waits_is_answered_without_its_handler()
 #[tokio::test(start_paused = true)]
 async fn a_request_that_expires_before_its_task_runs_is_answered_without_its_handler() {
     let server = echo()
-        .unary("demo.Echo", "Block", |_: Context, q: StringValue| async {
-            pause(secs(3));
-            Ok(q)
-        })
+        .service(
+            Service::new("demo.Echo", ()).unary("Block", |(), _, q: StringValue| async {
+                pause(secs(3));
+                Ok(q)
+            }),
+        )
         .build()
         .unwrap();
     let mut peer = served(server.clone());
@@ -139,18 +141,18 @@ async fn requests_that_have_expired_make_room_for_those_that_have_not() {
 async fn requests_that_come_while_a_handler_is_slow_are_handled_in_their_order() {
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
-    let server = Server::builder().handler_limit(1).unary(
-        "demo.Echo",
-        "Say",
-        move |_: Context, q: StringValue| {
-            let noted = Arc::clone(&noted);
-            async move {
-                noted.lock().unwrap().push(q.value.clone());
-                sleep(secs(1)).await;
-                Ok(q)
-            }
-        },
-    );
+    let server = Server::builder()
+        .handler_limit(1)
+        .service(
+            Service::new("demo.Echo", ()).unary("Say", move |(), _, q: StringValue| {
+                let noted = Arc::clone(&noted);
+                async move {
+                    noted.lock().unwrap().push(q.value.clone());
+                    sleep(secs(1)).await;
+                    Ok(q)
+                }
+            }),
+        );
     let mut peer = served(server.build().unwrap());
     for event in 0..20u32 {
         peer.call(2 * event + 1, "Say", &event.to_string()).await;
@@ -284,10 +286,9 @@ async fn a_shutdown_cuts_a_handler_that_never_ends() {
     let server = {
         let seen = Arc::clone(&seen);
         Server::builder()
-            .unary(
-                "demo.Echo",
+            .service(Service::new("demo.Echo", ()).unary(
                 "Say",
-                move |context: Context, q: StringValue| {
+                move |(), context, q: StringValue| {
                     let seen = Arc::clone(&seen);
                     async move {
                         let end = context.cancelled().await;
@@ -299,7 +300,7 @@ async fn a_shutdown_cuts_a_handler_that_never_ends() {
                         Ok(q)
                     }
                 },
-            )
+            ))
             .build()
             .unwrap()
     };
@@ -325,14 +326,17 @@ async fn a_handler_that_stops_its_server_is_answered() {
         let built = {
             let server = Arc::clone(&server);
             Server::builder()
-                .unary("demo.Echo", "Say", move |_: Context, q: StringValue| {
-                    let server = Arc::clone(&server);
-                    async move {
-                        let server = server.get().unwrap().clone();
-                        tokio::spawn(async move { server.shutdown(secs(10)).await });
-                        Ok(q)
-                    }
-                })
+                .service(Service::new("demo.Echo", ()).unary(
+                    "Say",
+                    move |(), _, q: StringValue| {
+                        let server = Arc::clone(&server);
+                        async move {
+                            let server = server.get().unwrap().clone();
+                            tokio::spawn(async move { server.shutdown(secs(10)).await });
+                            Ok(q)
+                        }
+                    },
+                ))
                 .build()
                 .unwrap()
         };
@@ -354,16 +358,14 @@ fn waits_for_the_end() -> (Server, UnboundedReceiver<ConnectionError>) {
     let (told, ends) = unbounded_channel();
     let server = Server::builder()
         .keepalive(Keepalive::every(secs(1)).timeout(secs(1)))
-        .unary(
-            "demo.Echo",
-            "Say",
-            move |context: Context, q: StringValue| {
+        .service(
+            Service::new("demo.Echo", ()).unary("Say", move |(), context, q: StringValue| {
                 let told = told.clone();
                 async move {
                     told.send(context.cancelled().await).unwrap();
                     Ok::<_, Status>(q)
                 }
-            },
+            }),
         );
     (server.build().unwrap(), ends)
 }
@@ -402,14 +404,16 @@ async fn a_handler_learns_that_its_caller_has_gone_away() {
 async fn requests_that_wait_do_not_begin_while_answers_are_not_taken() {
     let begun = Arc::new(AtomicU32::new(0));
     let counter = Arc::clone(&begun);
-    let server = echo().handler_limit(2).owed_limit(100_000).unary(
-        "demo.Echo",
-        "Counted",
-        move |_: Context, _: Raw| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            async { Ok(Raw(vec![7; 100_000])) }
-        },
-    );
+    let server =
+        echo()
+            .handler_limit(2)
+            .owed_limit(100_000)
+            .service(
+                Service::new("demo.Echo", ()).unary("Counted", move |(), _, _: Raw| {
+                    counter.fetch_add(1, Ordering::Relaxed);
+                    async { Ok(Raw(vec![7; 100_000])) }
+                }),
+            );
     let server = server.build().unwrap();
     let (here, there) = tokio::io::duplex(4096);
     tokio::spawn(async move { server.serve_connection(here).await });

@@ -21,7 +21,7 @@ use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, pong};
 use ttrpc_keepalive::{
-    Client, DeadReason, Error, LateOutcome, Peer as Summary, Server, State, Verdict,
+    Client, DeadReason, Error, LateOutcome, Peer as Summary, Server, Service, State, Verdict,
 };
 
 fn watch(interval: u64, timeout: u64) -> Keepalive {
@@ -32,10 +32,10 @@ fn watch(interval: u64, timeout: u64) -> Keepalive {
 fn wedged() -> Server {
     Server::builder()
         .handler_limit(1 << 16)
-        .unary(
-            "demo.Echo",
-            "Say",
-            |_: ttrpc_keepalive::Context, _: StringValue| pending::<Result<StringValue, _>>(),
+        .service(
+            Service::new("demo.Echo", ()).unary("Say", |(), _, _: StringValue| {
+                pending::<Result<StringValue, _>>()
+            }),
         )
         .build()
         .unwrap()

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, encode_data};
 use ttrpc_keepalive::{
-    Client, ConnectionError, Context, DeadReason, Peer as Summary, Raw, Responses, Server, Verdict,
+    Client, ConnectionError, DeadReason, Peer as Summary, Raw, Responses, Server, Service, Verdict,
 };
 
 fn watch() -> Keepalive {
@@ -103,20 +103,15 @@ async fn a_server_convicts_no_client_that_calls_and_takes_no_answers() {
     let ends = Arc::new(Mutex::new(None));
     let server = Server::builder()
         .keepalive(watch())
-        .server_stream(
-            SERVICE,
+        .service(Service::new(SERVICE, ()).server_stream(
             "Flood",
-            |_: Context, _: Raw, out: Responses<Raw>| async move {
+            |(), _, _: Raw, out: Responses<Raw>| async move {
                 loop {
                     out.send(&raw([7; 1024])).await?;
                 }
             },
-        )
-        .unary(
-            "demo.Echo",
-            "Say",
-            |_: Context, q: Raw| async move { Ok(q) },
-        )
+        ))
+        .service(Service::new("demo.Echo", ()).unary("Say", |(), _, q: Raw| async move { Ok(q) }))
         .build()
         .unwrap();
     let (here, there) = tokio::io::duplex(4096);

@@ -45,7 +45,7 @@ async fn serve(
 }
 
 fn client() -> Client {
-    let service = Service::new("demo.Any", Arc::new(()))
+    let service = Service::new("demo.Any", ())
         .stream("Kind", |_, _: Context, requests, responses| {
             serve((), requests, responses)
         });
@@ -101,7 +101,7 @@ async fn all(mut sending: JoinSet<()>) {
 /// `Up` checks that the messages come in their order, and says how many there were; `Down` sends 300, each
 /// in a task of its own.
 fn crowded(limit: usize) -> Client {
-    let service = Service::new("demo.Crowd", Arc::new(()))
+    let service = Service::new("demo.Crowd", ())
         .client_stream(
             "Up",
             |_, _: Context, mut requests: Requests<StringValue>| async move {

@@ -16,7 +16,7 @@ use support::*;
 use tokio::time::timeout;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{
-    Client, Code, Context, Decode, Encode, Error, Raw, Requests, Responses, Server, Status,
+    Client, Code, Decode, Encode, Error, Raw, Requests, Responses, Server, Service, Status,
 };
 
 #[tokio::test(start_paused = true)]
@@ -102,24 +102,26 @@ impl Decode for Word {
 
 #[tokio::test(start_paused = true)]
 async fn messages_of_another_format_go_through_calls_of_every_kind() {
-    let server = Server::builder()
-        .unary(SERVICE, "Say", |_, word: Word| async { Ok(word) })
-        .unary(SERVICE, "Shout", |_, Word(word)| async move {
-            Ok(Word(word.to_uppercase()))
-        })
-        .server_stream(SERVICE, "Spell", |_, Word(word), out| async move {
-            for letter in word.chars() {
-                out.send(&Word(letter.into())).await?;
-            }
-            Ok(())
-        })
-        .client_stream(SERVICE, "Join", |_, mut words: Requests<Word>| async move {
-            let mut all = String::new();
-            while let Some(word) = words.next().await {
-                all.push_str(&word?.0);
-            }
-            Ok(Word(all))
-        });
+    let server = Server::builder().service(
+        Service::new(SERVICE, ())
+            .unary("Say", |(), _, word: Word| async { Ok(word) })
+            .unary("Shout", |(), _, Word(word)| async move {
+                Ok(Word(word.to_uppercase()))
+            })
+            .server_stream("Spell", |(), _, Word(word), out| async move {
+                for letter in word.chars() {
+                    out.send(&Word(letter.into())).await?;
+                }
+                Ok(())
+            })
+            .client_stream("Join", |(), _, mut words: Requests<Word>| async move {
+                let mut all = String::new();
+                while let Some(word) = words.next().await {
+                    all.push_str(&word?.0);
+                }
+                Ok(Word(all))
+            }),
+    );
     let client = client_of(server);
     let word = |word: &str| Word(word.to_owned());
     let said: Word = client.call(SERVICE, "Say", &word("a")).await.unwrap();
@@ -152,28 +154,25 @@ async fn messages_of_another_format_go_through_calls_of_every_kind() {
 
 #[tokio::test(start_paused = true)]
 async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
-    let server = Server::builder()
-        .client_stream(
-            SERVICE,
-            "Join",
-            |_, mut requests: Requests<Raw>| async move {
+    let server = Server::builder().service(
+        Service::new(SERVICE, ())
+            .client_stream("Join", |(), _, mut requests: Requests<Raw>| async move {
                 let mut all = Vec::new();
                 while let Some(request) = requests.next().await {
                     all.extend_from_slice(&request?);
                 }
                 Ok(Raw(all))
-            },
-        )
-        .bidi_stream(
-            SERVICE,
-            "Echo",
-            |_, mut requests: Requests<Raw>, out: Responses<Raw>| async move {
-                while let Some(request) = requests.next().await {
-                    out.send(&request?).await?;
-                }
-                Ok(())
-            },
-        );
+            })
+            .bidi_stream(
+                "Echo",
+                |(), _, mut requests: Requests<Raw>, out: Responses<Raw>| async move {
+                    while let Some(request) = requests.next().await {
+                        out.send(&request?).await?;
+                    }
+                    Ok(())
+                },
+            ),
+    );
     let client = client_of(server);
     let (sender, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Join")
@@ -196,16 +195,15 @@ async fn streams_of_bytes_carry_what_is_encoded_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_status_comes_after_the_data_that_was_sent_before_it() {
     for (how, code) in [("status", Code::NOT_FOUND), ("panic", Code::INTERNAL)] {
-        let server = Server::builder().server_stream(
-            SERVICE,
+        let server = Server::builder().service(Service::new(SERVICE, ()).server_stream(
             "Fail",
-            |_: Context, how: StringValue, out: Responses<StringValue>| async move {
+            |(), _, how: StringValue, out: Responses<StringValue>| async move {
                 out.send(&text("a")).await?;
                 out.send(&text("b")).await?;
                 assert_ne!(how.value, "panic", "this handler was told to panic");
                 Err(Status::new(Code::NOT_FOUND, "no more"))
             },
-        );
+        ));
         let client = client_of(server);
         let how = text(how);
         let call = client.server_stream::<_, StringValue>(SERVICE, "Fail", &how);
@@ -305,14 +303,10 @@ async fn messages_that_encode_to_nothing_are_messages_both_ways() {
 
 #[tokio::test(start_paused = true)]
 async fn an_early_reply_ends_the_requests() {
-    let server =
-        Server::builder().client_stream(
-            SERVICE,
-            "First",
-            |_: Context, mut requests: Requests<StringValue>| async move {
-                requests.next().await.unwrap()
-            },
-        );
+    let server = Server::builder().service(Service::new(SERVICE, ()).client_stream(
+        "First",
+        |(), _, mut requests: Requests<StringValue>| async move { requests.next().await.unwrap() },
+    ));
     let client = client_of(server);
     let call = client.client_stream::<StringValue, StringValue>(SERVICE, "First");
     let (sender, reply) = call.await.unwrap();

@@ -11,7 +11,7 @@ use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::time::timeout;
 use ttrpc_keepalive::keepalive::Keepalive;
-use ttrpc_keepalive::{Client, Code, Context, Error, Raw, Requests, Responses, Server};
+use ttrpc_keepalive::{Client, Code, Error, Raw, Requests, Responses, Server, Service};
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_nobody_reads_fails_alone_and_holds_up_nothing() {
@@ -44,27 +44,28 @@ async fn a_stream_that_nobody_reads_fails_alone_and_holds_up_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_takes_nothing_costs_its_own_call() {
     let (told, mut seen) = tokio::sync::mpsc::channel(10);
-    let server = streams().stream_limit(10_000).client_stream(
-        SERVICE,
-        "Slow",
-        move |_: Context, mut requests: Requests<Raw>| {
-            let told = told.clone();
-            async move {
-                tokio::time::sleep(secs(10)).await;
-                let mut taken = 0;
-                loop {
-                    match requests.next().await {
-                        Some(Ok(_)) => taken += 1,
-                        Some(Err(status)) => {
-                            told.send((taken, status.clone())).await.unwrap();
-                            return Err(status);
+    let server = streams()
+        .stream_limit(10_000)
+        .service(Service::new(SERVICE, ()).client_stream(
+            "Slow",
+            move |(), _, mut requests: Requests<Raw>| {
+                let told = told.clone();
+                async move {
+                    tokio::time::sleep(secs(10)).await;
+                    let mut taken = 0;
+                    loop {
+                        match requests.next().await {
+                            Some(Ok(_)) => taken += 1,
+                            Some(Err(status)) => {
+                                told.send((taken, status.clone())).await.unwrap();
+                                return Err(status);
+                            }
+                            None => return Ok(Raw("")),
                         }
-                        None => return Ok(Raw("")),
                     }
                 }
-            }
-        },
-    );
+            },
+        ));
     let client = client_of(server);
     let (sender, reply) = client
         .client_stream::<Raw, Raw>(SERVICE, "Slow")
@@ -221,15 +222,14 @@ async fn a_message_too_large_is_refused_and_the_stream_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_that_nobody_receives_do_not_hold_up_the_answer() {
-    let server = Server::builder().bidi_stream(
-        SERVICE,
+    let server = Server::builder().service(Service::new(SERVICE, ()).bidi_stream(
         "Deaf",
-        |_: Context, requests: Requests<StringValue>, out: Responses<StringValue>| async move {
+        |(), _, requests: Requests<StringValue>, out: Responses<StringValue>| async move {
             drop(requests);
             tokio::time::sleep(secs(5)).await;
             out.send(&text("done")).await
         },
-    );
+    ));
     let client = client_of(server.stream_limit(1000));
     let call = client.bidi_stream::<StringValue, StringValue>(SERVICE, "Deaf");
     let (sender, mut receiver) = call.await.unwrap();
@@ -244,19 +244,20 @@ async fn requests_that_nobody_receives_do_not_hold_up_the_answer() {
 #[tokio::test(start_paused = true)]
 async fn responses_that_are_not_taken_wait_in_their_sender_and_requests_are_still_read() {
     let (sent, seen) = tokio::sync::watch::channel(0);
-    let server = echo().owed_limit(10_000).server_stream(
-        SERVICE,
-        "Watch",
-        move |_: Context, _: Raw, out: Responses<Raw>| {
-            let sent = sent.clone();
-            async move {
-                loop {
-                    out.send(&raw([7; 1000])).await?;
-                    sent.send_modify(|sent| *sent += 1);
+    let server = echo()
+        .owed_limit(10_000)
+        .service(Service::new(SERVICE, ()).server_stream(
+            "Watch",
+            move |(), _, _: Raw, out: Responses<Raw>| {
+                let sent = sent.clone();
+                async move {
+                    loop {
+                        out.send(&raw([7; 1000])).await?;
+                        sent.send_modify(|sent| *sent += 1);
+                    }
                 }
-            }
-        },
-    );
+            },
+        ));
     let (here, there) = tokio::io::duplex(4096);
     let server = server.build().unwrap();
     tokio::spawn(async move { server.serve_connection(here).await });

@@ -20,7 +20,7 @@ use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::{Flags, MAX_PAYLOAD, MessageType, Raw, Request, encode_response};
 use ttrpc_keepalive::{
-    ByteStream, Client, Code, Context, Error, Receiver, Reply, Requests, Responses, Sender, Status,
+    ByteStream, Client, Code, Error, Receiver, Reply, Requests, Responses, Sender, Service, Status,
     StreamCall, Support,
 };
 
@@ -154,25 +154,19 @@ async fn nothing_larger_than_a_frame_is_sent_and_who_wanted_to_is_told() {
     assert!(sizes.size > MAX_PAYLOAD && sizes.max == MAX_PAYLOAD);
     goes_on(&client, &mut peer).await;
 
-    let server = echo()
-        .server_stream(
-            SERVICE,
-            "Large",
-            |_: Context, _: Raw, out: Responses<Raw>| async move {
+    let server = echo().service(
+        Service::new(SERVICE, ())
+            .server_stream("Large", |(), _, _: Raw, out: Responses<Raw>| async move {
                 let status = out.send(&raw(too_large())).await.unwrap_err();
                 assert_eq!(status.code(), Code::RESOURCE_EXHAUSTED);
                 assert!(status.message().contains("4194305"), "{status}");
                 assert!(status.message().contains("4194304"), "{status}");
                 out.send(&raw("a")).await
-            },
-        )
-        .server_stream(
-            SERVICE,
-            "Fail",
-            |_: Context, _: Raw, _: Responses<Raw>| async move {
+            })
+            .server_stream("Fail", |(), _, _: Raw, _: Responses<Raw>| async move {
                 Err(Status::new(Code::ABORTED, "x".repeat(5 << 20)))
-            },
-        );
+            }),
+    );
     let mut peer = served(server.build().unwrap());
     peer.open(1, "Large", Flags::REMOTE_CLOSED, b"").await;
     assert_eq!(peer.expect_data().await, (1, Flags::NONE, "a".into()));
@@ -360,10 +354,9 @@ async fn a_send_that_nobody_polls_holds_its_place_until_it_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_waited_for_when_the_handler_returns_will_not_come() {
     let (told, mut seen) = tokio::sync::mpsc::channel(1);
-    let server = echo().client_stream(
-        SERVICE,
+    let server = echo().service(Service::new(SERVICE, ()).client_stream(
         "Early",
-        move |_: Context, mut requests: Requests<Raw>| {
+        move |(), _, mut requests: Requests<Raw>| {
             let told = told.clone();
             async move {
                 tokio::spawn(async move {
@@ -374,7 +367,7 @@ async fn a_request_that_is_waited_for_when_the_handler_returns_will_not_come() {
                 Ok(Raw(""))
             }
         },
-    );
+    ));
     let mut peer = served(server.build().unwrap());
     peer.open(1, "Early", Flags::REMOTE_OPEN | Flags::NO_DATA, b"")
         .await;

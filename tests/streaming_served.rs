@@ -15,7 +15,7 @@ use support::*;
 use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use ttrpc_keepalive::wire::{Flags, MAX_PAYLOAD, Raw, RequestHead, encode_data, encode_request};
-use ttrpc_keepalive::{Code, Context, Requests, Responses, Status};
+use ttrpc_keepalive::{Code, Requests, Responses, Service, Status};
 
 const OPEN: Flags = Flags::REMOTE_OPEN;
 
@@ -26,54 +26,45 @@ fn end() -> Flags {
 /// `Up` answers with its requests, each in brackets; `Down` sends `a` and ends; `Early` answers with
 /// the first request and goes on sending in another task; `Deaf` takes no request for 10 s.
 fn server() -> Peer<DuplexStream> {
-    let server = echo()
-        .stream_limit(1000)
-        .client_stream(
-            "demo.Stream",
-            "Up",
-            |_: Context, mut requests: Requests<Raw>| async move {
+    let server = echo().stream_limit(1000).service(
+        Service::new("demo.Stream", ())
+            .client_stream("Up", |(), _, mut requests: Requests<Raw>| async move {
                 let mut all = Vec::new();
                 while let Some(request) = requests.next().await {
                     all.extend([b"[", &request?[..], b"]"].concat());
                 }
                 Ok(Raw(all))
-            },
-        )
-        .server_stream(
-            "demo.Stream",
-            "Down",
-            |_: Context, _: Raw, out: Responses<Raw>| async move {
+            })
+            .server_stream("Down", |(), _, _: Raw, out: Responses<Raw>| async move {
                 out.send(&raw("a")).await?;
                 out.send(&raw("")).await
-            },
-        )
-        .bidi_stream(
-            "demo.Stream",
-            "Early",
-            |_: Context, mut requests: Requests<Raw>, out: Responses<Raw>| async move {
-                let first = requests.next().await.unwrap()?;
-                out.send(&first).await?;
-                tokio::spawn(async move {
-                    tokio::time::sleep(secs(1)).await;
-                    let status = out.send(&raw("late")).await.unwrap_err();
-                    assert_eq!(status.code(), Code::CANCELLED);
-                    let status = requests.next().await.unwrap().unwrap_err();
-                    assert_eq!(status.code(), Code::CANCELLED);
-                });
-                Ok(())
-            },
-        )
-        .bidi_stream(
-            "demo.Stream",
-            "Deaf",
-            |_: Context, requests: Requests<Raw>, out: Responses<Raw>| async move {
-                tokio::time::sleep(secs(10)).await;
-                let sent = out.send(&raw("late")).await;
-                assert_eq!(sent.unwrap_err().code(), Code::CANCELLED);
-                drop(requests);
-                Err(Status::new(Code::ABORTED, "late"))
-            },
-        );
+            })
+            .bidi_stream(
+                "Early",
+                |(), _, mut requests: Requests<Raw>, out: Responses<Raw>| async move {
+                    let first = requests.next().await.unwrap()?;
+                    out.send(&first).await?;
+                    tokio::spawn(async move {
+                        tokio::time::sleep(secs(1)).await;
+                        let status = out.send(&raw("late")).await.unwrap_err();
+                        assert_eq!(status.code(), Code::CANCELLED);
+                        let status = requests.next().await.unwrap().unwrap_err();
+                        assert_eq!(status.code(), Code::CANCELLED);
+                    });
+                    Ok(())
+                },
+            )
+            .bidi_stream(
+                "Deaf",
+                |(), _, requests: Requests<Raw>, out: Responses<Raw>| async move {
+                    tokio::time::sleep(secs(10)).await;
+                    let sent = out.send(&raw("late")).await;
+                    assert_eq!(sent.unwrap_err().code(), Code::CANCELLED);
+                    drop(requests);
+                    Err(Status::new(Code::ABORTED, "late"))
+                },
+            ),
+    );
     served(server.build().unwrap())
 }
 
@@ -227,17 +218,18 @@ async fn oversized_data_ends_its_stream_with_one_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_wait_for_a_handler_that_waits_for_another() {
-    let server = echo().handler_limit(1).client_stream(
-        "demo.Stream",
-        "Count",
-        |_: Context, mut requests: Requests<Raw>| async move {
-            let mut count = 0;
-            while requests.next().await.is_some() {
-                count += 1;
-            }
-            Ok(Raw(count.to_string()))
-        },
-    );
+    let server = echo()
+        .handler_limit(1)
+        .service(Service::new("demo.Stream", ()).client_stream(
+            "Count",
+            |(), _, mut requests: Requests<Raw>| async move {
+                let mut count = 0;
+                while requests.next().await.is_some() {
+                    count += 1;
+                }
+                Ok(Raw(count.to_string()))
+            },
+        ));
     let mut peer = served(server.build().unwrap());
     peer.call(1, "Sleep", "1000").await;
     peer.open(3, "Count", OPEN, b"").await;
@@ -259,14 +251,13 @@ async fn a_stream_that_overflows_while_it_waits_is_answered_once_and_never_handl
             .handler_limit(1)
             .stream_limit(stream_limit)
             .waiting_byte_limit(waiting_limit)
-            .client_stream(
-                "demo.Stream",
+            .service(Service::new("demo.Stream", ()).client_stream(
                 "Count",
-                move |_: Context, _: Requests<Raw>| {
+                move |(), _, _: Requests<Raw>| {
                     counted.fetch_add(1, Relaxed);
                     async { Ok(Raw("")) }
                 },
-            )
+            ))
             .build()
             .unwrap();
         let mut peer = served(server.clone());
@@ -311,10 +302,9 @@ async fn oversized_data_that_no_call_takes_is_dropped() {
 #[tokio::test(start_paused = true)]
 async fn a_receive_that_waits_in_another_task_ends_with_its_handler() {
     let (told, mut seen) = mpsc::unbounded_channel();
-    let server = echo().client_stream(
-        "demo.Stream",
+    let server = echo().service(Service::new("demo.Stream", ()).client_stream(
         "Early",
-        move |_: Context, mut requests: Requests<Raw>| {
+        move |(), _, mut requests: Requests<Raw>| {
             let told = told.clone();
             tokio::spawn(async move {
                 let next = requests.next().await.unwrap();
@@ -322,7 +312,7 @@ async fn a_receive_that_waits_in_another_task_ends_with_its_handler() {
             });
             async { Ok(Raw("")) }
         },
-    );
+    ));
     let mut peer = served(server.build().unwrap());
     peer.open(1, "Early", OPEN | Flags::NO_DATA, b"").await;
     answer(&mut peer, 1).await;
@@ -332,10 +322,9 @@ async fn a_receive_that_waits_in_another_task_ends_with_its_handler() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_gets_what_was_received_before_the_connections_end() {
     let (told, mut seen) = mpsc::unbounded_channel();
-    let server = echo().client_stream(
-        "demo.Stream",
+    let server = echo().service(Service::new("demo.Stream", ()).client_stream(
         "Tell",
-        move |_: Context, mut requests: Requests<Raw>| {
+        move |(), _, mut requests: Requests<Raw>| {
             let told = told.clone();
             async move {
                 tokio::time::sleep(secs(1)).await;
@@ -345,7 +334,7 @@ async fn a_handler_gets_what_was_received_before_the_connections_end() {
                 Ok(Raw(""))
             }
         },
-    );
+    ));
     let mut peer = served(server.build().unwrap());
     peer.open(1, "Tell", OPEN, b"a").await;
     // A request behind which the end lies is not handled.

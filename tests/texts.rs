@@ -12,7 +12,7 @@ use tokio::io::DuplexStream;
 use tracing::Level;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, encode_status};
-use ttrpc_keepalive::{Code, Context, Status};
+use ttrpc_keepalive::{Code, Service, Status};
 
 /// A text that the longest frame can carry.
 fn long(letter: &str) -> String {
@@ -121,9 +121,11 @@ async fn a_status_of_a_peer_is_cut_in_errors_and_logs_and_can_be_read_whole() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_context_shows_of_its_call_is_cut() {
-    let server = echo().unary("demo.Echo", "Show", |context: Context, _: Raw| async move {
-        Ok(Raw(format!("{context:?}")))
-    });
+    let server = echo().service(
+        Service::new("demo.Echo", ()).unary("Show", |(), context, _: Raw| async move {
+            Ok(Raw(format!("{context:?}")))
+        }),
+    );
     let mut peer = served(server.build().unwrap());
     let metadata = vec![("key".repeat(300), "value\n".repeat(150)); 1000];
     let head = RequestHead {

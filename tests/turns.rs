@@ -21,7 +21,7 @@ use ttrpc_keepalive::transport::Shortcut;
 use ttrpc_keepalive::wire::{
     Flags, Raw, RequestHead, encode_data, encode_request, encode_response,
 };
-use ttrpc_keepalive::{Client, Code, Context, Dispatch, Responses, Server, Verdict};
+use ttrpc_keepalive::{Client, Code, Dispatch, Responses, Server, Service, Verdict};
 
 type Hook = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
 
@@ -277,10 +277,12 @@ async fn requests_that_come_together_are_answered_before_the_last_of_them_begins
     let begun = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&begun);
     let server = Server::builder()
-        .unary("demo.Echo", "Count", move |_: Context, request: Raw| {
-            count.fetch_add(1, Relaxed);
-            async move { Ok(request) }
-        })
+        .service(
+            Service::new("demo.Echo", ()).unary("Count", move |(), _, request: Raw| {
+                count.fetch_add(1, Relaxed);
+                async move { Ok(request) }
+            }),
+        )
         .build()
         .unwrap();
     let mut peer = served(server);
@@ -307,10 +309,9 @@ async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
     let sent = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&sent);
     let server = Server::builder()
-        .server_stream(
-            "demo.Stream",
+        .service(Service::new("demo.Stream", ()).server_stream(
             "Many",
-            move |_: Context, _: Raw, out: Responses<Raw>| {
+            move |(), _, _: Raw, out: Responses<Raw>| {
                 let count = Arc::clone(&count);
                 async move {
                     for _ in 0..10_000 {
@@ -320,7 +321,7 @@ async fn messages_are_sent_while_their_handler_has_more_without_a_pause() {
                     Ok(())
                 }
             },
-        )
+        ))
         .build()
         .unwrap();
     let mut peer = served(server);

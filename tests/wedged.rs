@@ -28,8 +28,8 @@ use ttrpc_keepalive::transport::{Look, Transport};
 use ttrpc_keepalive::wire::{Flags, MessageType, ping, ping_number};
 use ttrpc_keepalive::{
     ByteStream, Client, ClientBuilder, ConnectionError, Context, DeadReason, DriverThread, Error,
-    LateOutcome, Listener, Peer as Summary, Requests, Responses, ServerBuilder, State, Status,
-    Verdict,
+    LateOutcome, Listener, Peer as Summary, Requests, Responses, ServerBuilder, Service, State,
+    Status, Verdict,
 };
 
 /// How long a blocked handler keeps its thread: far more than a loaded machine delays one.
@@ -121,7 +121,7 @@ async fn handlers_that_block_each_others_threads_are_stalled_and_not_slow() {
     let both = Arc::new(Barrier::new(2));
     let takes = |first: usize| {
         let (locks, both) = (locks.clone(), Arc::clone(&both));
-        move |_: Context, q: StringValue| {
+        move |(), _: Context, q: StringValue| {
             let (locks, both) = (locks.clone(), Arc::clone(&both));
             async move {
                 let _first = locks[first].lock();
@@ -132,9 +132,11 @@ async fn handlers_that_block_each_others_threads_are_stalled_and_not_slow() {
             }
         }
     };
-    let server = blocking(DriverThread::Dedicated)
-        .unary("demo.Echo", "Left", takes(0))
-        .unary("demo.Echo", "Right", takes(1));
+    let server = blocking(DriverThread::Dedicated).service(
+        Service::new("demo.Echo", ())
+            .unary("Left", takes(0))
+            .unary("Right", takes(1)),
+    );
     let client = called(asking(), two_threads(), server);
     let request = text("hello");
     let call = |method| {
@@ -230,15 +232,18 @@ async fn woken_and_blocked(thread: DriverThread) -> Duration {
     let (asked, asking) = mpsc::channel();
     let server = {
         let peer = Arc::clone(&peer);
-        blocking(thread).unary("demo.Echo", "Wake", move |_: Context, q: StringValue| {
-            let (peer, asked) = (Arc::clone(&peer), asked.clone());
-            async move {
-                peer.lock().await.send(ping(1)).await;
-                asked.send(Instant::now()).unwrap();
-                thread::sleep(secs(2));
-                Ok(q)
-            }
-        })
+        blocking(thread).service(Service::new("demo.Echo", ()).unary(
+            "Wake",
+            move |(), _, q: StringValue| {
+                let (peer, asked) = (Arc::clone(&peer), asked.clone());
+                async move {
+                    peer.lock().await.send(ping(1)).await;
+                    asked.send(Instant::now()).unwrap();
+                    thread::sleep(secs(2));
+                    Ok(q)
+                }
+            },
+        ))
     };
     let server = server.build().unwrap();
     let runtime = two_threads();
@@ -453,28 +458,27 @@ fn two_threads() -> Runtime {
 fn blocking(thread: DriverThread) -> ServerBuilder {
     echo()
         .driver_thread(thread)
-        .unary(
-            "demo.Echo",
-            "Block",
-            |_: Context, q: StringValue| async move {
-                thread::sleep(ms(q.value.parse().unwrap()));
-                Ok(q)
-            },
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Block", |(), _, q: StringValue| async move {
+                    thread::sleep(ms(q.value.parse().unwrap()));
+                    Ok(q)
+                })
+                .unary("Thread", |(), _, _: StringValue| async {
+                    Ok(thread_name())
+                }),
         )
-        .unary("demo.Echo", "Thread", |_: Context, _: StringValue| async {
-            Ok(thread_name())
-        })
-        .server_stream(
-            "demo.Stream",
-            "Down",
-            |_: Context, _: StringValue, out: Responses<StringValue>| async move {
-                out.send(&thread_name()).await
-            },
-        )
-        .client_stream(
-            "demo.Stream",
-            "Up",
-            |_: Context, _: Requests<StringValue>| async { Ok(thread_name()) },
+        .service(
+            Service::new("demo.Stream", ())
+                .server_stream(
+                    "Down",
+                    |(), _, _: StringValue, out: Responses<StringValue>| async move {
+                        out.send(&thread_name()).await
+                    },
+                )
+                .client_stream("Up", |(), _, _: Requests<StringValue>| async {
+                    Ok(thread_name())
+                }),
         )
 }
 

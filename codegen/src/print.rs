@@ -155,8 +155,9 @@ impl Printer {
             Futures::Boxed => format!("{interface} + ?{}", self.names.name("Sized")),
         };
         let head = format!("pub fn {}<{parameter}: {bounds}>", service.function);
-        let argument = format!("implementation: {}<{parameter}>", self.names.name("Arc"));
-        let result = self.names.generic("Service", vec![Type::plain(parameter)]);
+        let state = format!("{}<{parameter}>", self.names.name("Arc"));
+        let argument = format!("implementation: {state}");
+        let result = self.names.generic("Service", vec![Type::plain(&state)]);
         code.signature(&head, &[argument], &result);
         code.indented(|code| {
             let name = self.names.name("Service");

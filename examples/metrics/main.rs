@@ -16,7 +16,7 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use protobuf::well_known_types::empty::Empty;
 use tokio::net::UnixStream;
-use ttrpc_keepalive::{Client, Code, Context, Keepalive, Server, Socket, Status};
+use ttrpc_keepalive::{Client, Code, Keepalive, Server, Service, Socket, Status};
 
 const SERVICE: &str = "demo.Work";
 const EVERY: Duration = Duration::from_millis(100);
@@ -38,21 +38,21 @@ const EXPECTED: &[&str] = &[
 ];
 
 fn server() -> Result<Server, Box<dyn Error>> {
-    let server = Server::builder()
-        .unary(SERVICE, "Do", |_: Context, _: Empty| async {
-            Ok(Empty::new())
-        })
-        .unary(SERVICE, "Refuse", |_: Context, _: Empty| async {
-            Err::<Empty, _>(Status::new(Code::FAILED_PRECONDITION, "not now"))
-        })
-        .unary(SERVICE, "Late", |_: Context, _: Empty| async {
-            tokio::time::sleep(Duration::from_secs(60)).await;
-            Ok(Empty::new())
-        })
-        .unary(SERVICE, "Block", |_: Context, _: Empty| async {
-            thread::sleep(Duration::from_secs(5));
-            Ok(Empty::new())
-        });
+    let server = Server::builder().service(
+        Service::new(SERVICE, ())
+            .unary("Do", |(), _, _: Empty| async { Ok(Empty::new()) })
+            .unary("Refuse", |(), _, _: Empty| async {
+                Err::<Empty, _>(Status::new(Code::FAILED_PRECONDITION, "not now"))
+            })
+            .unary("Late", |(), _, _: Empty| async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                Ok(Empty::new())
+            })
+            .unary("Block", |(), _, _: Empty| async {
+                thread::sleep(Duration::from_secs(5));
+                Ok(Empty::new())
+            }),
+    );
     Ok(server.build()?)
 }
 

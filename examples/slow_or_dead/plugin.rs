@@ -9,7 +9,7 @@ use std::time::Duration;
 use protobuf::well_known_types::empty::Empty;
 use protobuf::well_known_types::wrappers::{StringValue, UInt32Value};
 use tokio::net::UnixStream;
-use ttrpc_keepalive::{Context, DriverThread, Server};
+use ttrpc_keepalive::{DriverThread, Server, Service};
 
 use crate::record::{Deed, note};
 use crate::{
@@ -59,22 +59,21 @@ fn server(name: &str) -> Result<Server> {
     let name = name.to_owned();
     let server = Server::builder()
         .driver_thread(driver_thread)
-        .unary(PLUGIN_SERVICE, REGISTER, move |_: Context, _: Empty| {
-            let registration = registration.clone();
-            async move { Ok(registration) }
-        })
-        .unary(
-            PLUGIN_SERVICE,
-            HANDLE_EVENT,
-            move |_: Context, event: UInt32Value| {
-                let work = work(name.clone(), event.value);
-                async move {
-                    note(Deed::Got(event.value));
-                    work.await;
-                    note(Deed::Ended(event.value));
-                    Ok(Empty::new())
-                }
-            },
+        .service(
+            Service::new(PLUGIN_SERVICE, ())
+                .unary(REGISTER, move |(), _, _: Empty| {
+                    let registration = registration.clone();
+                    async move { Ok(registration) }
+                })
+                .unary(HANDLE_EVENT, move |(), _, event: UInt32Value| {
+                    let work = work(name.clone(), event.value);
+                    async move {
+                        note(Deed::Got(event.value));
+                        work.await;
+                        note(Deed::Ended(event.value));
+                        Ok(Empty::new())
+                    }
+                }),
         )
         .build()?;
     Ok(server)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use protobuf::well_known_types::wrappers::{BytesValue, UInt32Value};
 use tokio::time::sleep;
-use ttrpc_keepalive::{ConfigError, Context, Keepalive, Requests, Responses, Server, Status};
+use ttrpc_keepalive::{ConfigError, Keepalive, Requests, Responses, Server, Service, Status};
 
 pub(crate) const SERVICE: &str = "soak.Work";
 
@@ -41,67 +41,70 @@ pub(crate) fn server(keepalive: Keepalive, running: &Running) -> Result<Server, 
         (counted(), counted(), counted(), counted(), counted());
     Server::builder()
         .keepalive(keepalive)
-        .unary(SERVICE, "Echo", move |_: Context, request: BytesValue| {
-            let handler = echo.begin();
-            async move {
-                let _handler = handler;
-                Ok(request)
-            }
-        })
+        .service(
+            Service::new(SERVICE, ()).unary("Echo", move |(), _, request: BytesValue| {
+                let handler = echo.begin();
+                async move {
+                    let _handler = handler;
+                    Ok(request)
+                }
+            }),
+        )
         // Answers after as many milliseconds as asked for.
-        .unary(SERVICE, "Wait", move |_: Context, request: UInt32Value| {
-            let handler = wait.begin();
-            async move {
-                let _handler = handler;
-                sleep(Duration::from_millis(request.value.into())).await;
-                Ok(request)
-            }
-        })
+        .service(
+            Service::new(SERVICE, ()).unary("Wait", move |(), _, request: UInt32Value| {
+                let handler = wait.begin();
+                async move {
+                    let _handler = handler;
+                    sleep(Duration::from_millis(request.value.into())).await;
+                    Ok(request)
+                }
+            }),
+        )
         // How many requests this connection's server is at, besides this one.
-        .unary(
-            SERVICE,
-            "Served",
-            |call: Context, _: UInt32Value| async move {
+        .service(
+            Service::new(SERVICE, ()).unary("Served", |(), call, _: UInt32Value| async move {
                 let others = call.snapshot().calls_in_flight().saturating_sub(1);
                 Ok(message(others.try_into().unwrap_or(u32::MAX)))
-            },
+            }),
         )
         // As many messages as asked for.
-        .server_stream(
-            SERVICE,
-            "Count",
-            move |_: Context, request: UInt32Value, responses: Responses<UInt32Value>| {
-                let handler = count.begin();
-                async move {
-                    let _handler = handler;
-                    for number in 0..request.value {
-                        responses.send(&message(number)).await?;
-                    }
-                    Ok(())
-                }
-            },
-        )
-        .bidi_stream(
-            SERVICE,
-            "Converse",
-            move |_: Context,
-                  mut requests: Requests<UInt32Value>,
-                  responses: Responses<UInt32Value>| {
-                let handler = converse.begin();
-                async move {
-                    let _handler = handler;
-                    while let Some(request) = requests.next().await {
-                        responses.send(&request?).await?;
-                    }
-                    Ok(())
-                }
-            },
+        .service(
+            Service::new(SERVICE, ())
+                .server_stream(
+                    "Count",
+                    move |(), _, request: UInt32Value, responses: Responses<UInt32Value>| {
+                        let handler = count.begin();
+                        async move {
+                            let _handler = handler;
+                            for number in 0..request.value {
+                                responses.send(&message(number)).await?;
+                            }
+                            Ok(())
+                        }
+                    },
+                )
+                .bidi_stream(
+                    "Converse",
+                    move |_,
+                          _,
+                          mut requests: Requests<UInt32Value>,
+                          responses: Responses<UInt32Value>| {
+                        let handler = converse.begin();
+                        async move {
+                            let _handler = handler;
+                            while let Some(request) = requests.next().await {
+                                responses.send(&request?).await?;
+                            }
+                            Ok(())
+                        }
+                    },
+                ),
         )
         // The number of requests.
-        .client_stream(
-            SERVICE,
+        .service(Service::new(SERVICE, ()).client_stream(
             "Gather",
-            move |_: Context, mut requests: Requests<UInt32Value>| {
+            move |(), _, mut requests: Requests<UInt32Value>| {
                 let handler = gather.begin();
                 async move {
                     let _handler = handler;
@@ -113,7 +116,7 @@ pub(crate) fn server(keepalive: Keepalive, running: &Running) -> Result<Server, 
                     Ok::<_, Status>(message(received))
                 }
             },
-        )
+        ))
         .build()
 }
 

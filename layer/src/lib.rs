@@ -8,18 +8,19 @@
 //! ```
 //! # use protobuf::Message;
 //! # use protobuf::well_known_types::wrappers::StringValue;
-//! # use ttrpc_keepalive::{Context, Server, Status};
+//! # use ttrpc_keepalive::{Context, Server, Service, Status};
 //! use std::time::Duration;
 //! use ttrpc::r#async::{Client, transport::Socket};
 //! use ttrpc_keepalive_layer::{Keepalive, Layered, Peer};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let say = |_: Context, request: StringValue| async move {
+//! # let say = |(), _: Context, request: StringValue| async move {
 //! #     tokio::time::sleep(Duration::from_secs(5)).await;
 //! #     Ok::<_, Status>(request)
 //! # };
-//! # let server = Server::builder().unary("demo.Echo", "Say", say).build()?;
+//! # let echo = Service::new("demo.Echo", ()).unary("Say", say);
+//! # let server = Server::builder().service(echo).build()?;
 //! # let (stream, there) = tokio::io::duplex(4096);
 //! # tokio::spawn(async move { server.serve_connection(there).await });
 //! // `stream` is a connected `tokio::net::UnixStream`, for example. This is the changed line:

@@ -1,11 +1,9 @@
 //! The builder of a server: its methods and its settings.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::context::Context;
 use super::handler::Handler;
 use super::method::Method;
 use super::methods::Methods;
@@ -13,13 +11,11 @@ use super::options::{MethodOptions, Policy};
 use super::requests::Kind;
 use super::service::{Parts, Service};
 use super::state::ServerState;
-use super::streaming::{Requests, Responses};
 use crate::config::{Dispatch, DriverThread, ServerSettings, check_limits, check_timeouts};
 use crate::error::ConfigError;
 use crate::hook::{AtEnd, CallStart, Hook};
 use crate::keepalive::Keepalive;
 use crate::status::Status;
-use crate::wire::{Decode, Encode};
 
 /// Collects the methods and settings of a [`Server`](crate::Server).
 #[derive(Debug, Default)]
@@ -37,85 +33,8 @@ pub struct ServerBuilder {
 type Name = (String, String);
 
 impl ServerBuilder {
-    /// Serves a unary method with messages of rust-protobuf.
-    ///
-    /// `service` is the full name, as `demo.Echo`, `method` the bare one, as `Say`. Of two handlers
-    /// for one method the later one serves it.
-    ///
-    /// The handler runs in a task of its own, unless [`dispatch`](Self::dispatch) says otherwise. A
-    /// status it returns goes to the caller, but OK, which is no failure, as INTERNAL; a panic costs
-    /// its call, which is answered INTERNAL, and nothing else. A request that cannot be decoded is answered INVALID_ARGUMENT
-    /// without it, a message too large for a frame RESOURCE_EXHAUSTED.
-    pub fn unary<Q, R, Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Q) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Q: Decode,
-        R: Encode + 'static,
-        Answer: Future<Output = Result<R, Status>> + Send + 'static,
-    {
-        let handler = move |_, context, request| handler(context, request);
-        self.service(stateless(service).unary(method, handler))
-    }
-
-    /// Serves a method with one request and many responses. The handler sends these by
-    /// [`Responses`]; the stream ends with it, with its status if it returns one.
-    ///
-    /// The handler always runs in a task of its own, and a panic costs its call.
-    pub fn server_stream<Q, R, Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Q: Decode,
-        R: Encode + 'static,
-        Answer: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let handler = move |_, context, request, responses| handler(context, request, responses);
-        self.service(stateless(service).server_stream(method, handler))
-    }
-
-    /// Serves a method with many requests and one response, which the handler may give before the
-    /// requests have ended; what comes after it is dropped.
-    pub fn client_stream<Q, R, Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Requests<Q>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Q: Decode,
-        R: Encode + 'static,
-        Answer: Future<Output = Result<R, Status>> + Send + 'static,
-    {
-        let handler = move |_, context, requests| handler(context, requests);
-        self.service(stateless(service).client_stream(method, handler))
-    }
-
-    /// Serves a method with many requests and many responses. The stream ends with the handler,
-    /// with its status if it returns one.
-    pub fn bidi_stream<Q, R, Answer>(
-        self,
-        service: &str,
-        method: &str,
-        handler: impl Fn(Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
-    ) -> Self
-    where
-        Q: Decode,
-        R: Encode + 'static,
-        Answer: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let handler = move |_, context, requests, responses| handler(context, requests, responses);
-        self.service(stateless(service).bidi_stream(method, handler))
-    }
-
-    /// Serves the methods of a [`Service`], which share its state.
-    pub fn service<S: ?Sized>(mut self, service: Service<S>) -> Self {
+    /// Serves the methods of a [`Service`]. Of two handlers for one method the later one serves it.
+    pub fn service<S>(mut self, service: Service<S>) -> Self {
         let Parts {
             name: service,
             methods,
@@ -372,9 +291,4 @@ impl ServerBuilder {
         }
         Ok((methods, state))
     }
-}
-
-/// A service whose handlers are given nothing.
-fn stateless(service: &str) -> Service<()> {
-    Service::new(service, Arc::new(()))
 }

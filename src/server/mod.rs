@@ -196,19 +196,19 @@ impl Server {
     ///
     /// ```
     /// # use protobuf::well_known_types::wrappers::StringValue;
-    /// use ttrpc_keepalive::{Client, Context, Server};
+    /// use ttrpc_keepalive::{Client, Server, Service};
     ///
     /// struct Tenant(String);
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let server = Server::builder()
-    ///     .unary("demo.Tenant", "Name", |context: Context, mut reply: StringValue| async move {
+    /// let names = Service::new("demo.Tenant", ())
+    ///     .unary("Name", |(), context, mut reply: StringValue| async move {
     ///         let tenant = context.connection_state::<Tenant>();
     ///         reply.value = tenant.map_or_else(String::new, |tenant| tenant.0.clone());
     ///         Ok(reply)
-    ///     })
-    ///     .build()?;
+    ///     });
+    /// let server = Server::builder().service(names).build()?;
     /// let (here, there) = tokio::io::duplex(4096);
     /// let tenant = Tenant("one".to_owned());
     /// tokio::spawn(async move { server.serve_connection_with(there, tenant).await });

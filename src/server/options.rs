@@ -133,23 +133,21 @@ impl MethodOptions {
     /// # type CreateContainerRequest = StringValue;
     /// # type CreateContainerResponse = StringValue;
     /// # use ttrpc_keepalive::Status;
-    /// use ttrpc_keepalive::{Context, MethodOptions, Server, SoftReply};
+    /// use ttrpc_keepalive::{MethodOptions, Server, Service, SoftReply};
     ///
     /// # async fn adjust(_: CreateContainerRequest) -> Result<CreateContainerResponse, Status> {
     /// #     Ok(CreateContainerResponse::new())
     /// # }
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// const PLUGIN: &str = "nri.pkg.api.v1alpha1.Plugin";
-    ///
     /// // To a runtime an empty response in time means: nothing to adjust. The plugin stays.
     /// let nothing = SoftReply::message(&CreateContainerResponse::new());
     /// let in_time = MethodOptions::new().soft_deadline(Duration::from_millis(150), nothing);
-    /// let server = Server::builder()
-    ///     .unary(PLUGIN, "CreateContainer", |_: Context, event: CreateContainerRequest| {
+    /// let plugin = Service::new("nri.pkg.api.v1alpha1.Plugin", ())
+    ///     .unary("CreateContainer", |(), _, event: CreateContainerRequest| {
     ///         adjust(event) // may take longer than the runtime waits
     ///     })
-    ///     .method(PLUGIN, "CreateContainer", in_time)
-    ///     .build()?;
+    ///     .method("CreateContainer", in_time);
+    /// let server = Server::builder().service(plugin).build()?;
     /// # let _ = server; Ok(()) }
     /// ```
     ///

@@ -1,8 +1,7 @@
-//! Methods that share a state.
+//! The methods of a service.
 
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 
 use super::context::Context;
 use super::handler::{self, Handler};
@@ -11,10 +10,10 @@ use super::streaming::{Requests, Responses};
 use crate::status::Status;
 use crate::wire::{Decode, Encode};
 
-/// Methods of one service that share a state, for [`ServerBuilder::service`].
+/// The methods of one service, for [`ServerBuilder::service`].
 ///
-/// Each handler is given the state as its first argument; otherwise the methods are those of
-/// [`ServerBuilder`]. A handler may be a closure, or an associated function of the state:
+/// Each handler is given a clone of the service's state as its first argument. That is an [`Arc`](std::sync::Arc) as a
+/// rule, or `()` where there is none. A handler may be a closure, or an associated function of the state:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -46,22 +45,20 @@ use crate::wire::{Decode, Encode};
 /// # let _ = server; Ok(()) }
 /// ```
 ///
-/// The state may be a trait object, for one service with several implementations:
-/// `Service::new("demo.Echo", state)` with an `Arc<dyn Echo>` is a `Service<dyn Echo>`.
+/// The state may be a trait object in an `Arc`, for one service with several implementations.
 ///
-/// [`ServerBuilder`]: crate::ServerBuilder
 /// [`ServerBuilder::service`]: crate::ServerBuilder::service
 #[must_use = "a service does nothing until it is given to a server"]
-pub struct Service<S: ?Sized> {
+pub struct Service<S> {
     name: String,
-    state: Arc<S>,
+    state: S,
     methods: Vec<(String, Handler)>,
     options: Vec<(String, MethodOptions)>,
 }
 
-impl<S: ?Sized + Send + Sync + 'static> Service<S> {
+impl<S: Clone + Send + Sync + 'static> Service<S> {
     /// A service with no methods. `name` is its full name, as `demo.Echo`.
-    pub fn new(name: &str, state: Arc<S>) -> Self {
+    pub fn new(name: &str, state: S) -> Self {
         Self {
             name: name.to_owned(),
             state,
@@ -70,70 +67,80 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
         }
     }
 
-    /// As [`ServerBuilder::unary`](crate::ServerBuilder::unary).
+    /// Serves a unary method, whose name is the bare one, as `Say`.
+    ///
+    /// The handler runs in a task of its own, unless [`dispatch`](crate::ServerBuilder::dispatch) says
+    /// otherwise. A status it returns goes to the caller, but OK, which is no failure, as INTERNAL; a
+    /// panic costs its call, which is answered INTERNAL, and nothing else. A request that cannot be
+    /// decoded is answered INVALID_ARGUMENT without it, a message too large for a frame
+    /// RESOURCE_EXHAUSTED.
     pub fn unary<Q, R, Answer>(
         self,
         method: &str,
-        handler: impl Fn(Arc<S>, Context, Q) -> Answer + Send + Sync + 'static,
+        handler: impl Fn(S, Context, Q) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
         Q: Decode,
         R: Encode + 'static,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, request| handler(Arc::clone(&state), context, request);
+        let state = self.state.clone();
+        let handler = move |context, request| handler(state.clone(), context, request);
         self.add(method, handler::unary(handler))
     }
 
-    /// As [`ServerBuilder::server_stream`](crate::ServerBuilder::server_stream).
+    /// Serves a method with one request and many responses. The handler sends these by
+    /// [`Responses`]; the stream ends with it, with its status if it returns one.
+    ///
+    /// The handler always runs in a task of its own, and a panic costs its call.
     pub fn server_stream<Q, R, Answer>(
         self,
         method: &str,
-        handler: impl Fn(Arc<S>, Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
+        handler: impl Fn(S, Context, Q, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
         Q: Decode,
         R: Encode + 'static,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, request, responses| {
-            handler(Arc::clone(&state), context, request, responses)
-        };
+        let state = self.state.clone();
+        let handler =
+            move |context, request, responses| handler(state.clone(), context, request, responses);
         self.add(method, handler::server_stream(handler))
     }
 
-    /// As [`ServerBuilder::client_stream`](crate::ServerBuilder::client_stream).
+    /// Serves a method with many requests and one response, which the handler may give before the
+    /// requests have ended; what comes after it is dropped.
     pub fn client_stream<Q, R, Answer>(
         self,
         method: &str,
-        handler: impl Fn(Arc<S>, Context, Requests<Q>) -> Answer + Send + Sync + 'static,
+        handler: impl Fn(S, Context, Requests<Q>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
         Q: Decode,
         R: Encode + 'static,
         Answer: Future<Output = Result<R, Status>> + Send + 'static,
     {
-        let state = Arc::clone(&self.state);
-        let handler = move |context, requests| handler(Arc::clone(&state), context, requests);
+        let state = self.state.clone();
+        let handler = move |context, requests| handler(state.clone(), context, requests);
         self.add(method, handler::client_stream(handler))
     }
 
-    /// As [`ServerBuilder::bidi_stream`](crate::ServerBuilder::bidi_stream).
+    /// Serves a method with many requests and many responses. The stream ends with the handler,
+    /// with its status if it returns one.
     pub fn bidi_stream<Q, R, Answer>(
         self,
         method: &str,
-        handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+        handler: impl Fn(S, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
         Q: Decode,
         R: Encode + 'static,
         Answer: Future<Output = Result<(), Status>> + Send + 'static,
     {
-        let state = Arc::clone(&self.state);
+        let state = self.state.clone();
         let handler = move |context, requests, responses| {
-            handler(Arc::clone(&state), context, requests, responses)
+            handler(state.clone(), context, requests, responses)
         };
         self.add(method, handler::bidi_stream(handler))
     }
@@ -148,16 +155,16 @@ impl<S: ?Sized + Send + Sync + 'static> Service<S> {
     pub fn stream<Q, R, Answer>(
         self,
         method: &str,
-        handler: impl Fn(Arc<S>, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
+        handler: impl Fn(S, Context, Requests<Q>, Responses<R>) -> Answer + Send + Sync + 'static,
     ) -> Self
     where
         Q: Decode,
         R: Encode + 'static,
         Answer: Future<Output = Result<Option<R>, Status>> + Send + 'static,
     {
-        let state = Arc::clone(&self.state);
+        let state = self.state.clone();
         let handler = move |context, requests, responses| {
-            handler(Arc::clone(&state), context, requests, responses)
+            handler(state.clone(), context, requests, responses)
         };
         self.add(method, handler::stream(handler))
     }
@@ -181,7 +188,7 @@ pub(super) struct Parts {
     pub(super) options: Vec<(String, MethodOptions)>,
 }
 
-impl<S: ?Sized> Service<S> {
+impl<S> Service<S> {
     pub(super) fn into_parts(self) -> Parts {
         Parts {
             name: self.name,
@@ -191,7 +198,7 @@ impl<S: ?Sized> Service<S> {
     }
 }
 
-impl<S: ?Sized> fmt::Debug for Service<S> {
+impl<S> fmt::Debug for Service<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
             .field("name", &self.name)

@@ -5,7 +5,7 @@ use ttrpc_keepalive::wire::{
     Flags, MAX_PAYLOAD, MAX_REPEATED, Raw, RequestHead, encode_request, encode_status, ping,
     ping_number,
 };
-use ttrpc_keepalive::{Code, Context, Error, Requests, Status};
+use ttrpc_keepalive::{Code, Error, Requests, Service, Status};
 
 use super::support::*;
 use super::{MIB, client, raw, refused};
@@ -33,15 +33,14 @@ async fn at_16_mib_of_messages_that_nobody_takes_their_stream_fails_alone() {
     assert_eq!((size, limit), expected);
     goes_on(&client, &mut peer).await;
 
-    let server = echo().client_stream(
-        SERVICE,
+    let server = echo().service(Service::new(SERVICE, ()).client_stream(
         "Deaf",
-        |_: Context, requests: Requests<Raw>| async move {
+        |(), _, requests: Requests<Raw>| async move {
             sleep(secs(3600)).await;
             drop(requests);
             Ok(Raw(""))
         },
-    );
+    ));
     let mut peer = served(server.build().unwrap());
     let open = Flags::REMOTE_OPEN | Flags::NO_DATA;
     peer.open(1, "Deaf", open, b"").await;

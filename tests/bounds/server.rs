@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::wire::{Flags, Raw, RequestHead, encode_request, ping, ping_number};
 use ttrpc_keepalive::{
-    Accept, Code, Context, MethodOptions, Requests, Responses, ServerBuilder, Status,
+    Accept, Code, MethodOptions, Requests, Responses, ServerBuilder, Service, Status,
 };
 
 use super::support::*;
@@ -22,10 +22,13 @@ use super::{MIB, raw, refused};
 fn endless() -> (ServerBuilder, Arc<AtomicUsize>) {
     let running = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&running);
-    let server = streams().unary("demo.Echo", "Work", move |_: Context, _: Raw| {
-        counter.fetch_add(1, Ordering::Relaxed);
-        std::future::pending::<Result<Raw, Status>>()
-    });
+    let server = streams().service(Service::new("demo.Echo", ()).unary(
+        "Work",
+        move |(), _, _: Raw| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<Raw, Status>>()
+        },
+    ));
     (server, running)
 }
 
@@ -164,16 +167,15 @@ async fn behind_16_mib_that_wait_a_request_or_message_is_refused_at_once() {
 // row: messages of all streams that no handler has taken
 #[tokio::test(start_paused = true)]
 async fn at_64_mib_of_messages_of_all_streams_the_one_whose_message_comes_fails() {
-    let server = echo().client_stream(
-        SERVICE,
+    let server = echo().service(Service::new(SERVICE, ()).client_stream(
         "Deaf",
-        |_: Context, mut requests: Requests<Raw>| async move {
+        |(), _, mut requests: Requests<Raw>| async move {
             sleep(secs(60)).await;
             requests.next().await;
             sleep(secs(3600)).await;
             Ok(Raw(""))
         },
-    );
+    ));
     let mut peer = served(server.build().unwrap());
     let open = Flags::REMOTE_OPEN | Flags::NO_DATA;
     let message = vec![0; MIB];
@@ -210,14 +212,15 @@ async fn with_more_than_16_mib_of_answers_owed_requests_are_not_read_and_message
     let (sent, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (called, counted) = (Arc::clone(&seen), Arc::clone(&sent));
     let server = echo()
-        .unary("demo.Echo", "Counted", move |_: Context, _: Raw| {
-            called.fetch_add(1, Ordering::Relaxed);
-            async { Ok(Raw(vec![0; MIB])) }
-        })
-        .server_stream(
-            SERVICE,
+        .service(
+            Service::new("demo.Echo", ()).unary("Counted", move |(), _, _: Raw| {
+                called.fetch_add(1, Ordering::Relaxed);
+                async { Ok(Raw(vec![0; MIB])) }
+            }),
+        )
+        .service(Service::new(SERVICE, ()).server_stream(
             "Down",
-            move |_: Context, _: Raw, out: Responses<Raw>| {
+            move |(), _, _: Raw, out: Responses<Raw>| {
                 let counted = Arc::clone(&counted);
                 async move {
                     for _ in 0..20 {
@@ -227,7 +230,7 @@ async fn with_more_than_16_mib_of_answers_owed_requests_are_not_read_and_message
                     Ok(())
                 }
             },
-        );
+        ));
     let server = server.build().unwrap();
     let connect = || {
         let (here, there) = tokio::io::duplex(4096);

@@ -7,7 +7,8 @@ use std::time::Duration;
 use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::time::sleep;
 use ttrpc_keepalive::{
-    Code, Context, MethodOptions, OnDeadline, Requests, Responses, ServerBuilder, SoftReply, Status,
+    Code, Context, MethodOptions, OnDeadline, Requests, Responses, ServerBuilder, Service,
+    SoftReply, Status,
 };
 
 use super::plan::{Answer, Ask};
@@ -144,17 +145,21 @@ pub(crate) fn with_methods(server: ServerBuilder, log: &Log) -> ServerBuilder {
     for method in ["Say", "Soft", "Cut"] {
         let log = Arc::clone(log);
         let handler = move |_: Context, request| say(Arc::clone(&log), request);
-        server = server.unary(SERVICE, method, handler);
+        server = server.service(
+            Service::new(SERVICE, ()).unary(method, move |(), context, request| {
+                handler(context, request)
+            }),
+        );
     }
     let [one, two, three] = [log; 3].map(Arc::clone);
-    server
-        .server_stream(SERVICE, "Down", move |_: Context, request, out| {
-            down(Arc::clone(&one), request, out)
-        })
-        .client_stream(SERVICE, "Up", move |_: Context, requests| {
-            up(Arc::clone(&two), requests)
-        })
-        .bidi_stream(SERVICE, "Both", move |_: Context, requests, out| {
-            both(Arc::clone(&three), requests, out)
-        })
+    server.service(
+        Service::new(SERVICE, ())
+            .server_stream("Down", move |(), _, request, out| {
+                down(Arc::clone(&one), request, out)
+            })
+            .client_stream("Up", move |(), _, requests| up(Arc::clone(&two), requests))
+            .bidi_stream("Both", move |(), _, requests, out| {
+                both(Arc::clone(&three), requests, out)
+            }),
+    )
 }

@@ -21,6 +21,7 @@ mod streams;
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ use tokio::time::Instant;
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::{
     Client, ClientBuilder, Code, ConnectionError, Context, Error, Raw, Server, ServerBuilder,
-    Status,
+    Service, Status,
 };
 
 pub(crate) use bare::BarePeer;
@@ -64,37 +65,23 @@ pub(crate) fn raw(bytes: impl AsRef<[u8]>) -> Raw {
 /// `Say` answers at once, `Sleep` after so many milliseconds, `Panic` never, `Bytes` with the
 /// bytes it got, `Large` with so many bytes.
 pub(crate) fn echo() -> ServerBuilder {
-    Server::builder()
-        .unary(
-            "demo.Echo",
-            "Say",
-            |_: Context, q: StringValue| async move { Ok(q) },
-        )
-        .unary(
-            "demo.Echo",
-            "Sleep",
-            |_: Context, q: StringValue| async move {
+    Server::builder().service(
+        Service::new("demo.Echo", ())
+            .unary("Say", |(), _, q: StringValue| async move { Ok(q) })
+            .unary("Sleep", |(), _, q: StringValue| async move {
                 tokio::time::sleep(ms(number(&q)?)).await;
                 Ok(q)
-            },
-        )
-        .unary(
-            "demo.Echo",
-            "Panic",
-            |_: Context, q: StringValue| async move {
+            })
+            .unary("Panic", |(), _, q: StringValue| async move {
                 assert!(q.value.is_empty(), "this handler was told to panic");
                 Ok(q)
-            },
-        )
-        .unary(
-            "demo.Echo",
-            "Bytes",
-            |_: Context, q: Raw| async move { Ok(q) },
-        )
-        .unary("demo.Echo", "Large", |_: Context, q: Raw| async move {
-            let size: usize = std::str::from_utf8(&q).unwrap().parse().unwrap();
-            Ok(Raw(vec![7; size]))
-        })
+            })
+            .unary("Bytes", |(), _, q: Raw| async move { Ok(q) })
+            .unary("Large", |(), _, q: Raw| async move {
+                let size: usize = std::str::from_utf8(&q).unwrap().parse().unwrap();
+                Ok(Raw(vec![7; size]))
+            }),
+    )
 }
 
 fn number(text: &StringValue) -> Result<u64, Status> {

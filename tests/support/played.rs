@@ -9,7 +9,7 @@ use ttrpc_keepalive::wire::{
     Decoded, Decoder, Flags, Frame, Header, MessageType, Raw, RequestHead, encode_data,
     encode_request, ping, pong,
 };
-use ttrpc_keepalive::{Context, Requests, Responses, Server, Status};
+use ttrpc_keepalive::{Requests, Responses, Server, Service, Status};
 
 /// Plays the frames that `data` chooses to a server, and checks what comes back.
 pub(crate) fn check(data: &[u8]) {
@@ -34,40 +34,37 @@ fn server() -> Server {
         .waiting_limit(3)
         .stream_limit(150)
         .owed_limit(500)
-        .unary(SERVICE, "Say", |_: Context, q: Raw| async move { Ok(q) })
-        .unary(SERVICE, "Sleep", |_: Context, q: Raw| async move {
-            sleep(Duration::from_secs(1)).await;
-            Ok(q)
-        })
-        .client_stream(
-            SERVICE,
-            "Up",
-            |_: Context, mut requests: Requests<Raw>| async move {
-                while let Some(request) = requests.next().await {
-                    request?;
-                }
-                Ok(Raw(""))
-            },
-        )
-        .server_stream(
-            SERVICE,
-            "Down",
-            |_: Context, q: Raw, responses: Responses<Raw>| async move {
-                for _ in 0..q.len() {
-                    responses.send(&q).await?;
-                }
-                Ok(())
-            },
-        )
-        .bidi_stream(
-            SERVICE,
-            "Both",
-            |_: Context, mut requests: Requests<Raw>, responses: Responses<Raw>| async move {
-                while let Some(request) = requests.next().await {
-                    responses.send(&request?).await?;
-                }
-                Ok::<_, Status>(())
-            },
+        .service(
+            Service::new(SERVICE, ())
+                .unary("Say", |(), _, q: Raw| async move { Ok(q) })
+                .unary("Sleep", |(), _, q: Raw| async move {
+                    sleep(Duration::from_secs(1)).await;
+                    Ok(q)
+                })
+                .client_stream("Up", |(), _, mut requests: Requests<Raw>| async move {
+                    while let Some(request) = requests.next().await {
+                        request?;
+                    }
+                    Ok(Raw(""))
+                })
+                .server_stream(
+                    "Down",
+                    |(), _, q: Raw, responses: Responses<Raw>| async move {
+                        for _ in 0..q.len() {
+                            responses.send(&q).await?;
+                        }
+                        Ok(())
+                    },
+                )
+                .bidi_stream(
+                    "Both",
+                    |(), _, mut requests: Requests<Raw>, responses: Responses<Raw>| async move {
+                        while let Some(request) = requests.next().await {
+                            responses.send(&request?).await?;
+                        }
+                        Ok::<_, Status>(())
+                    },
+                ),
         );
     server.build().expect("no limit is 0")
 }

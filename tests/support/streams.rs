@@ -1,9 +1,12 @@
 //! A server of streams, and the opening of each kind.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use protobuf::well_known_types::wrappers::StringValue;
 use ttrpc_keepalive::{
-    Client, Context, Raw, Receiver, Reply, Requests, Responses, Sender, ServerBuilder, Status,
+    Client, Context, Raw, Receiver, Reply, Requests, Responses, Sender, ServerBuilder, Service,
+    Status,
 };
 
 use super::{echo, pair, raw, text};
@@ -13,47 +16,42 @@ pub(crate) const SERVICE: &str = "demo.Stream";
 /// `Count` sends so many messages, `Join` answers with all requests in a row, `Echo` sends each
 /// back, `Flood` sends 1 KiB each until it cannot.
 pub(crate) fn streams() -> ServerBuilder {
-    echo()
-        .server_stream(
-            SERVICE,
-            "Count",
-            |_: Context, to: StringValue, out: Responses<StringValue>| async move {
-                for number in 0..to.value.parse().unwrap_or(0u32) {
-                    out.send(&text(&number.to_string())).await?;
-                }
-                Ok(())
-            },
-        )
-        .client_stream(
-            SERVICE,
-            "Join",
-            |_: Context, mut requests: Requests<StringValue>| async move {
-                let mut all = String::new();
-                while let Some(request) = requests.next().await {
-                    all.push_str(&request?.value);
-                }
-                Ok(text(&all))
-            },
-        )
-        .bidi_stream(
-            SERVICE,
-            "Echo",
-            |_: Context, mut requests: Requests<StringValue>, out: Responses<_>| async move {
-                while let Some(request) = requests.next().await {
-                    out.send(&request?).await?;
-                }
-                Ok::<_, Status>(())
-            },
-        )
-        .server_stream(
-            SERVICE,
-            "Flood",
-            |_: Context, _: Raw, out: Responses<Raw>| async move {
+    echo().service(
+        Service::new(SERVICE, ())
+            .server_stream(
+                "Count",
+                |(), _, to: StringValue, out: Responses<StringValue>| async move {
+                    for number in 0..to.value.parse().unwrap_or(0u32) {
+                        out.send(&text(&number.to_string())).await?;
+                    }
+                    Ok(())
+                },
+            )
+            .client_stream(
+                "Join",
+                |(), _, mut requests: Requests<StringValue>| async move {
+                    let mut all = String::new();
+                    while let Some(request) = requests.next().await {
+                        all.push_str(&request?.value);
+                    }
+                    Ok(text(&all))
+                },
+            )
+            .bidi_stream(
+                "Echo",
+                |(), _, mut requests: Requests<StringValue>, out: Responses<_>| async move {
+                    while let Some(request) = requests.next().await {
+                        out.send(&request?).await?;
+                    }
+                    Ok::<_, Status>(())
+                },
+            )
+            .server_stream("Flood", |(), _, _: Raw, out: Responses<Raw>| async move {
                 loop {
                     out.send(&raw([7; 1024])).await?;
                 }
-            },
-        )
+            }),
+    )
 }
 
 pub(crate) fn client_of(server: ServerBuilder) -> Client {

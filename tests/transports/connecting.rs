@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::keepalive::{Keepalive, PeerSupport};
 use ttrpc_keepalive::{
-    Client, ConnectError, Context, DeadReason, Listener, Server, Socket, Unknown, Verdict,
+    Client, ConnectError, Context, DeadReason, Listener, Server, Service, Socket, Unknown, Verdict,
 };
 
 use super::support::*;
@@ -165,7 +165,10 @@ async fn both_sides_of_a_tcp_connection_know_the_address_of_the_other() {
     let who = |call: Context, _: StringValue| async move {
         Ok(text(&call.remote_address().unwrap().to_string()))
     };
-    let server = Server::builder().unary("demo.Echo", "Say", who);
+    let server = Server::builder().service(
+        Service::new("demo.Echo", ())
+            .unary("Say", move |(), context, request| who(context, request)),
+    );
     let server = server.build().unwrap();
     tokio::spawn(async move { server.serve(listener).await });
     let stream = tokio::net::TcpStream::connect(("127.0.0.1", u16::try_from(port).unwrap()));

@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener as StdListener, UnixStream a
 use protobuf::well_known_types::wrappers::StringValue;
 use socket2::SockRef;
 use ttrpc_keepalive::transport::{ByteStream, Transport};
-use ttrpc_keepalive::{Client, Context, Listener, PeerCredentials, Server, Socket};
+use ttrpc_keepalive::{Client, Context, Listener, PeerCredentials, Server, Service, Socket};
 
 use super::support::*;
 use super::{place, serve};
@@ -139,7 +139,10 @@ fn who() -> Server {
         Ok(text(&format!("{:?}", call.peer_credentials())))
     };
     Server::builder()
-        .unary("demo.Echo", "Say", handler)
+        .service(
+            Service::new("demo.Echo", ())
+                .unary("Say", move |(), context, request| handler(context, request)),
+        )
         .build()
         .unwrap()
 }

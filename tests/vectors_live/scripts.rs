@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::wire::{Flags, Frame, MessageType, pong};
 use ttrpc_keepalive::{
-    Client, Context, Error, Peer, Raw, Receiver, Requests, Responses, Sender, Server, Status,
+    Client, Error, Peer, Raw, Receiver, Requests, Responses, Sender, Server, Service, Status,
     Support,
 };
 
@@ -172,23 +172,22 @@ impl Caller {
 
 /// The server of the scripts.
 fn server(keepalive: Keepalive) -> Server {
-    let server = echo().keepalive(keepalive).unary(
-        "demo.Echo",
-        "Wait",
-        |_: Context, _: StringValue| async move {
-            std::future::pending::<Result<StringValue, Status>>().await
-        },
-    );
-    let server = server.bidi_stream(
-        "demo.Echo",
+    let server = echo()
+        .keepalive(keepalive)
+        .service(
+            Service::new("demo.Echo", ()).unary("Wait", |(), _, _: StringValue| async move {
+                std::future::pending::<Result<StringValue, Status>>().await
+            }),
+        );
+    let server = server.service(Service::new("demo.Echo", ()).bidi_stream(
         "Chat",
-        |_: Context, mut messages: Requests<Raw>, out: Responses<Raw>| async move {
+        |(), _, mut messages: Requests<Raw>, out: Responses<Raw>| async move {
             while let Some(message) = messages.next().await {
                 out.send(&message?).await?;
             }
             Ok::<_, Status>(())
         },
-    );
+    ));
     server.build().unwrap()
 }
 

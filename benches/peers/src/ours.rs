@@ -7,7 +7,7 @@ use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use ttrpc_keepalive::{
-    Client, Code, Context, Dispatch, Keepalive, Listener, Responses, Server, Status,
+    Client, Code, Context, Dispatch, Keepalive, Listener, Responses, Server, Service, Status,
 };
 
 use crate::Result;
@@ -75,20 +75,20 @@ impl<S: Settings> Contender for Echo<S> {
         let server = Server::builder()
             .keepalive(S::keepalive())
             .dispatch(S::dispatch())
-            .unary(
-                "bench.Echo",
-                "Echo",
-                |_: Context, request: BytesValue| async move { Ok(request) },
+            .service(
+                Service::new("bench.Echo", ())
+                    .unary(
+                        "Echo",
+                        |(), _, request: BytesValue| async move { Ok(request) },
+                    )
+                    .unary("Wait", |(), _, request: BytesValue| async move {
+                        sleep(LATE.1).await;
+                        Ok(request)
+                    })
+                    .server_stream("Repeat", move |(), context, request, responses| {
+                        repeat(context, request, responses)
+                    }),
             )
-            .unary(
-                "bench.Echo",
-                "Wait",
-                |_: Context, request: BytesValue| async move {
-                    sleep(LATE.1).await;
-                    Ok(request)
-                },
-            )
-            .server_stream("bench.Echo", "Repeat", repeat)
             .build()?;
         let listener = Listener::bind(address).await?;
         Ok(tokio::spawn(async move { server.serve(listener).await }))

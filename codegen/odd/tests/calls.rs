@@ -30,7 +30,7 @@ fn part(value: &str) -> Part {
     }
 }
 
-fn connected<S: ?Sized>(service: Service<S>) -> Client {
+fn connected<S>(service: Service<S>) -> Client {
     let server = Server::builder().service(service).build().unwrap();
     let (here, there) = tokio::io::duplex(4096);
     tokio::spawn(async move { server.serve_connection(there).await });

@@ -284,7 +284,7 @@ pub trait Echo: Send + Sync + 'static {
 
 /// Serves an implementation of `Echo` as `demo.v1.Echo`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn echo_service<S: Echo>(implementation: Arc<S>) -> Service<S> {
+pub fn echo_service<S: Echo>(implementation: Arc<S>) -> Service<Arc<S>> {
     Service::new(echo_names::SERVICE, implementation)
         .unary(echo_names::SAY, |service, context, request| async move {
             S::say(&service, context, request).await
@@ -664,7 +664,7 @@ pub trait Second: Send + Sync + 'static {
 
 /// Serves an implementation of `Second` as `demo.v1.Second`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn second_service<S: Second>(implementation: Arc<S>) -> Service<S> {
+pub fn second_service<S: Second>(implementation: Arc<S>) -> Service<Arc<S>> {
     Service::new(second_names::SERVICE, implementation)
         .unary(second_names::SAY, |service, context, request| async move {
             S::say(&service, context, request).await
@@ -708,7 +708,7 @@ pub trait Empty: Send + Sync + 'static {}
 
 /// Serves an implementation of `Empty` as `demo.v1.Empty`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn empty_service<S: Empty>(implementation: Arc<S>) -> Service<S> {
+pub fn empty_service<S: Empty>(implementation: Arc<S>) -> Service<Arc<S>> {
     Service::new(empty_names::SERVICE, implementation)
 }
 

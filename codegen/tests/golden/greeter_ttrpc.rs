@@ -63,7 +63,7 @@ pub trait Greeter: Send + Sync + 'static {
 
 /// Serves an implementation of `Greeter` as `demo.Greeter`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn greeter_service<S: Greeter>(implementation: Arc<S>) -> Service<S> {
+pub fn greeter_service<S: Greeter>(implementation: Arc<S>) -> Service<Arc<S>> {
     Service::new(greeter_names::SERVICE, implementation)
         .unary(
             greeter_names::GREET,

@@ -28,7 +28,7 @@ pub trait Plain: Send + Sync + 'static {
 
 /// Serves an implementation of `Plain` as `Plain`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn plain_service<S_: Plain>(implementation: Arc<S_>) -> Service<S_> {
+pub fn plain_service<S_: Plain>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(plain_names::SERVICE, implementation)
         .unary(plain_names::SAY, |service, context, request| async move {
             S_::say(&service, context, request).await
@@ -84,7 +84,7 @@ pub trait Client: Send + Sync + 'static {
 
 /// Serves an implementation of `Client` as `Client`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn client_service<S_: Client>(implementation: Arc<S_>) -> Service<S_> {
+pub fn client_service<S_: Client>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(client_names::SERVICE, implementation)
         .unary(client_names::CALL, |service, context, request| async move {
             S_::call(&service, context, request).await
@@ -141,7 +141,7 @@ pub trait Result: Send + Sync + 'static {
 
 /// Serves an implementation of `Result` as `Result`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn result_service<S_: Result>(implementation: Arc<S_>) -> Service<S_> {
+pub fn result_service<S_: Result>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(result_names::SERVICE, implementation).bidi_stream(
         result_names::SEND,
         |service, context, requests, responses| async move {
@@ -200,7 +200,7 @@ pub trait Future: Send + Sync + 'static {
 
 /// Serves an implementation of `Future` as `Future`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn future_service<S_: Future>(implementation: Arc<S_>) -> Service<S_> {
+pub fn future_service<S_: Future>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(future_names::SERVICE, implementation).server_stream(
         future_names::POLL,
         |service, context, request, responses| async move {
@@ -278,7 +278,7 @@ pub trait S: Send + Sync + 'static {
 
 /// Serves an implementation of `S` as `S`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn s_service<S_: S>(implementation: Arc<S_>) -> Service<S_> {
+pub fn s_service<S_: S>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(s_names::SERVICE, implementation)
         .client_stream(s_names::SERVICE_, |service, context, requests| async move {
             S_::service(&service, context, requests).await
@@ -347,7 +347,7 @@ pub trait String: Send + Sync + 'static {}
 
 /// Serves an implementation of `String` as `String`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn string_service<S_: String>(implementation: Arc<S_>) -> Service<S_> {
+pub fn string_service<S_: String>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(string_names::SERVICE, implementation)
 }
 
@@ -380,7 +380,7 @@ pub trait Unimplemented: Send + Sync + 'static {}
 
 /// Serves an implementation of `Unimplemented` as `unimplemented`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn unimplemented_service<S_: Unimplemented>(implementation: Arc<S_>) -> Service<S_> {
+pub fn unimplemented_service<S_: Unimplemented>(implementation: Arc<S_>) -> Service<Arc<S_>> {
     Service::new(unimplemented_names::SERVICE, implementation)
 }
 

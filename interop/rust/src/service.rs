@@ -6,7 +6,7 @@ use bytes::Bytes;
 use protobuf::Message;
 use protobuf::well_known_types::any::Any;
 use protobuf::well_known_types::wrappers::{BytesValue, Int64Value, StringValue};
-use ttrpc_keepalive::{Code, Context, Keepalive, Requests, Responses, Server, Status};
+use ttrpc_keepalive::{Code, Keepalive, Requests, Responses, Server, Service, Status};
 
 use crate::Result;
 
@@ -14,86 +14,70 @@ pub(crate) const UNARY: &str = "interop.Unary";
 pub(crate) const STREAMS: &str = "interop.Streams";
 
 pub(crate) fn server(keepalive: Keepalive) -> Result<Server> {
-    let server = Server::builder()
-        .keepalive(keepalive)
-        .unary(UNARY, "Say", |_: Context, text: StringValue| async {
-            Ok(text)
-        })
-        .unary(UNARY, "Bytes", |_: Context, bytes: BytesValue| async {
-            Ok(bytes)
-        })
-        .unary(UNARY, "Grow", |_: Context, size: Int64Value| async move {
-            Ok(zeros(usize::try_from(size.value).unwrap_or_default()))
-        })
-        .unary(UNARY, "Sleep", |_: Context, ms: Int64Value| async move {
-            tokio::time::sleep(millis(&ms)).await;
-            Ok(ms)
-        })
-        .unary(
-            UNARY,
-            "Remaining",
-            |call: Context, _: StringValue| async move {
+    let server = Server::builder().keepalive(keepalive).service(
+        Service::new(UNARY, ())
+            .unary("Say", |(), _, text: StringValue| async { Ok(text) })
+            .unary("Bytes", |(), _, bytes: BytesValue| async { Ok(bytes) })
+            .unary("Grow", |(), _, size: Int64Value| async move {
+                Ok(zeros(usize::try_from(size.value).unwrap_or_default()))
+            })
+            .unary("Sleep", |(), _, ms: Int64Value| async move {
+                tokio::time::sleep(millis(&ms)).await;
+                Ok(ms)
+            })
+            .unary("Remaining", |(), call, _: StringValue| async move {
                 let left = call.remaining().map_or(0, |left| left.as_nanos());
                 Ok(int(i64::try_from(left).unwrap_or(i64::MAX)))
-            },
-        )
-        .unary(
-            UNARY,
-            "Metadata",
-            |call: Context, key: StringValue| async move {
+            })
+            .unary("Metadata", |(), call, key: StringValue| async move {
                 Ok(text(&call.values(&key.value).collect::<Vec<_>>().join(",")))
-            },
-        )
-        .unary(UNARY, "Fail", |_: Context, code: Int64Value| async move {
-            Err::<StringValue, _>(failure(i32::try_from(code.value).unwrap_or_default()))
-        });
+            })
+            .unary("Fail", |(), _, code: Int64Value| async move {
+                Err::<StringValue, _>(failure(i32::try_from(code.value).unwrap_or_default()))
+            }),
+    );
     Ok(streams(server).build()?)
 }
 
 fn streams(server: ttrpc_keepalive::ServerBuilder) -> ttrpc_keepalive::ServerBuilder {
-    server
-        .client_stream(
-            STREAMS,
-            "Sum",
-            |_: Context, mut numbers: Requests<Int64Value>| async move {
-                let mut sum = 0;
-                while let Some(number) = numbers.next().await {
-                    sum += number?.value;
-                }
-                Ok(int(sum))
-            },
-        )
-        .server_stream(
-            STREAMS,
-            "Count",
-            |_: Context, limit: Int64Value, out: Responses<Int64Value>| async move {
-                for number in 0..limit.value {
-                    out.send(&int(number)).await?;
-                }
-                Ok(())
-            },
-        )
-        .bidi_stream(
-            STREAMS,
-            "Chat",
-            |_: Context, mut texts: Requests<StringValue>, out: Responses<StringValue>| async move {
-                while let Some(text) = texts.next().await {
-                    let text = text?;
-                    if text.value == "fail" {
-                        return Err(failure(Code::ABORTED.value()));
+    server.service(
+        Service::new(STREAMS, ())
+            .client_stream(
+                "Sum",
+                |(), _, mut numbers: Requests<Int64Value>| async move {
+                    let mut sum = 0;
+                    while let Some(number) = numbers.next().await {
+                        sum += number?.value;
                     }
-                    out.send(&text).await?;
-                }
-                Ok(())
-            },
-        )
-        .client_stream(
-            STREAMS,
-            "Refuse",
-            |_: Context, _: Requests<StringValue>| async {
+                    Ok(int(sum))
+                },
+            )
+            .server_stream(
+                "Count",
+                |(), _, limit: Int64Value, out: Responses<Int64Value>| async move {
+                    for number in 0..limit.value {
+                        out.send(&int(number)).await?;
+                    }
+                    Ok(())
+                },
+            )
+            .bidi_stream(
+                "Chat",
+                |(), _, mut texts: Requests<StringValue>, out: Responses<StringValue>| async move {
+                    while let Some(text) = texts.next().await {
+                        let text = text?;
+                        if text.value == "fail" {
+                            return Err(failure(Code::ABORTED.value()));
+                        }
+                        out.send(&text).await?;
+                    }
+                    Ok(())
+                },
+            )
+            .client_stream("Refuse", |(), _, _: Requests<StringValue>| async {
                 Err::<StringValue, _>(failure(Code::PERMISSION_DENIED.value()))
-            },
-        )
+            }),
+    )
 }
 
 fn failure(code: i32) -> Status {

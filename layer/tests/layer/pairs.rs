@@ -108,10 +108,13 @@ impl<S: Unpin> futures_core::Stream for One<S> {
 /// This project's server on one stream, which stops when it is told to.
 fn new_server(stream: DuplexStream) -> Arc<AtomicBool> {
     let server = Server::builder()
-        .unary("demo.Echo", "Say", |_, request: StringValue| async move {
-            work(&request.value).await;
-            Ok(request)
-        })
+        .service(ttrpc_keepalive::Service::new("demo.Echo", ()).unary(
+            "Say",
+            |(), _, request: StringValue| async move {
+                work(&request.value).await;
+                Ok(request)
+            },
+        ))
         .build()
         .unwrap();
     let frozen = Arc::new(AtomicBool::new(false));

@@ -50,7 +50,7 @@ pub trait Runtime: Send + Sync + 'static {
 
 /// Serves an implementation of `Runtime` as `nri.pkg.api.v1alpha1.Runtime`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn runtime_service<S: Runtime>(implementation: Arc<S>) -> Service<S> {
+pub fn runtime_service<S: Runtime>(implementation: Arc<S>) -> Service<Arc<S>> {
     Service::new(runtime_names::SERVICE, implementation)
         .unary(
             runtime_names::REGISTER_PLUGIN,
@@ -304,7 +304,7 @@ pub trait Plugin: Send + Sync + 'static {
 
 /// Serves an implementation of `Plugin` as `nri.pkg.api.v1alpha1.Plugin`; for
 /// [`ServerBuilder::service`](ttrpc_keepalive::ServerBuilder::service).
-pub fn plugin_service<S: Plugin>(implementation: Arc<S>) -> Service<S> {
+pub fn plugin_service<S: Plugin>(implementation: Arc<S>) -> Service<Arc<S>> {
     Service::new(plugin_names::SERVICE, implementation)
         .unary(
             plugin_names::CONFIGURE,

@@ -1,8 +1,9 @@
 //! Plugins and runtimes of the Node Resource Interface, by which container runtimes let others adjust
 //! containers.
 //!
-//! - [`multiplexer`]: the two connections on one socket.
+//! - [`Plugin`]: who is told of events, and adjusts containers. One that is late is kept.
 //! - [`runtime`]: who tells plugins of events, and asks them.
+//! - [`multiplexer`]: the two connections on one socket.
 //! - [`api`] has the messages and [`services`] the two services of the protocol,
 //!   `nri.pkg.api.v1alpha1`, as of release 0.12.5.
 

@@ -43,44 +43,65 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 /// changed, or `()` for nothing. A status that it returns fails the event. A handler may be a closure, or
 /// an associated function of the state:
 ///
-/// ```no_run
+/// ```
+/// use std::error::Error;
 /// use std::sync::Arc;
 ///
 /// use ttrpc_keepalive::Status;
-/// use ttrpc_keepalive_nri::api::{ContainerAdjustment, CreateContainerRequest, LinuxDevice};
+/// use ttrpc_keepalive_nri::api::{ContainerAdjustment, CreateContainerRequest};
 /// use ttrpc_keepalive_nri::{EventContext, Late, LateResult, Plugin};
 ///
-/// struct Devices {
-///     path: String,
-/// }
+/// struct Shares(u64);
 ///
-/// impl Devices {
+/// impl Shares {
 ///     async fn adjust(
 ///         self: Arc<Self>,
 ///         _: EventContext,
 ///         event: CreateContainerRequest,
 ///     ) -> Result<ContainerAdjustment, Status> {
 ///         let mut adjustment = ContainerAdjustment::new();
-///         if event.container.annotations.contains_key("device.example.com") {
-///             let path = self.path.clone(); // finding it may take longer than the runtime waits
-///             adjustment.add_device(LinuxDevice { path, type_: "c".into(), major: 1, minor: 3, ..LinuxDevice::new() });
-///             adjustment.add_env("DEVICE", &self.path);
+///         if event.pod.annotations.contains_key("shares.example.com") {
+///             adjustment.add_env("ADJUSTED", "yes");
+///             adjustment.resources_mut().set_cpu_shares(self.0);
 ///         }
 ///         Ok(adjustment)
 ///     }
 /// }
 ///
 /// #[tokio::main]
-/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     let state = Arc::new(Devices { path: "/dev/example".into() });
-///     Plugin::new("10", "devices", state)
-///         .create_container(Devices::adjust)
-///         .late(Late::fail("the device is not there yet"))
-///         .run()
-///         .await?;
+/// async fn main() -> Result<(), Box<dyn Error>> {
+///     let plugin = Plugin::new("10", "shares", Arc::new(Shares(512)))
+///         .create_container(Shares::adjust)
+///         .late(Late::empty().then(LateResult::into_updates));
+/// # let (plugin, played) = play(plugin).await?;
+///     println!("{}", plugin.run().await?);
+/// # played.await?;
 ///     Ok(())
 /// }
-/// # #[allow(unused)] fn unused(_: LateResult) {}
+/// #
+/// # /// A runtime that has this plugin for one container.
+/// # async fn play(plugin: Plugin<Shares>) -> Result<(Plugin<Shares>, tokio::task::JoinHandle<()>), Box<dyn Error>> {
+/// #     use ttrpc_keepalive_nri::api::{Container, PodSandbox};
+/// #     let folder = tempfile::tempdir()?;
+/// #     let socket = folder.path().join("nri.sock").display().to_string();
+/// #     let runtime = ttrpc_keepalive_nri::runtime::Runtime::builder("documentation", "1").listen(&socket).await?;
+/// #     let plugin = plugin.socket(socket).once();
+/// #     let played = tokio::spawn(async move {
+/// #         let _folder = folder;
+/// #         let mut pod = PodSandbox::new();
+/// #         pod.annotations.insert("shares.example.com".into(), String::new());
+/// #         for _ in 0..1000 {
+/// #             let created = runtime.create_container(pod.clone(), Container::new()).await.expect("nobody refuses");
+/// #             if let Some(linux) = created.adjustment.linux.as_ref() {
+/// #                 assert_eq!(linux.resources.cpu.shares.value, 512);
+/// #                 return;
+/// #             }
+/// #             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+/// #         }
+/// #         panic!("the plugin is not served");
+/// #     });
+/// #     Ok((plugin, played))
+/// # }
 /// ```
 ///
 /// # What it does without being asked

@@ -19,7 +19,7 @@ use crate::services::plugin_names::{CONFIGURE, SERVICE, SHUTDOWN, STATE_CHANGE, 
 
 /// How a plugin is served: its events by their own calls, and by StateChange.
 pub(super) struct Methods<S: ?Sized> {
-    service: Service<S>,
+    service: Service<Arc<S>>,
     changes: HashMap<Event, Change<S>>,
     late: HashMap<Event, (Reply, Option<Duration>)>,
     synchronizes: bool,
@@ -53,7 +53,7 @@ impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
         handled: EventMask,
         configure: Option<Configure<S>>,
         policy: Option<FailurePolicy>,
-    ) -> Service<S> {
+    ) -> Service<Arc<S>> {
         macro_rules! unhandled {
             ($($request:ident)*) => {$(
                 if !handled.contains($request::EVENT) {

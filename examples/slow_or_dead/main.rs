@@ -6,6 +6,8 @@
 //! cargo run --example slow_or_dead -- --old-peers    decides by evidence about plugins of today
 //! ```
 //!
+//! `--svg FILE` behind it draws the run.
+//!
 //! With `--old-peers` the plugins know no PING, as those of today: the runtime sees what their processes
 //! read. *wedged* has another thread that reads, and so it is slow as *slow* is.
 //!
@@ -43,6 +45,7 @@ mod check;
 mod decide;
 mod old;
 mod part;
+mod picture;
 mod plugin;
 mod record;
 mod runtime;
@@ -94,10 +97,14 @@ enum Rules {
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (arguments, picture) = match arguments[..] {
+        [ref rules @ .., "--svg", file] => (rules, Some(Path::new(file))),
+        ref all => (all, None),
+    };
     let done = match arguments[..] {
-        [] => run(Rules::Evidence).await,
-        ["--today"] => run(Rules::Today).await,
-        ["--old-peers"] => run(Rules::OldPeers).await,
+        [] => run(Rules::Evidence, picture).await,
+        ["--today"] => run(Rules::Today, picture).await,
+        ["--old-peers"] => run(Rules::OldPeers, picture).await,
         ["old-plugin", name, socket] => {
             let (name, socket) = (name.to_owned(), PathBuf::from(socket));
             let played = tokio::task::spawn_blocking(move || old::play(&name, &socket));
@@ -113,7 +120,7 @@ async fn main() -> ExitCode {
             played.map(|()| ExitCode::SUCCESS)
         }
         _ => {
-            eprintln!("usage: slow_or_dead [--today | --old-peers]");
+            eprintln!("usage: slow_or_dead [--today | --old-peers] [--svg FILE]");
             return ExitCode::from(2);
         }
     };
@@ -124,7 +131,7 @@ async fn main() -> ExitCode {
 }
 
 /// Sets the stage, plays, and clears the stage, whatever has happened on it.
-async fn run(rules: Rules) -> Result<ExitCode> {
+async fn run(rules: Rules, picture: Option<&Path>) -> Result<ExitCode> {
     let interrupted = interrupted()?;
     let directory = tempfile::tempdir()?;
     let socket = directory.path().join("runtime.sock");
@@ -155,6 +162,9 @@ async fn run(rules: Rules) -> Result<ExitCode> {
         check::print(&timeline, entries, &left, rules)
     });
     played?;
+    if let Some(file) = picture {
+        timeline.read(|entries| picture::draw(&timeline, entries, file))?;
+    }
     Ok(if held {
         ExitCode::SUCCESS
     } else {

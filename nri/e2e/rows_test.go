@@ -65,6 +65,6 @@ const adjusted = "NRI_PROBE=was-here"
 func claimAfterTheLimit(t *testing.T, created *node.Container) {
 	t.Helper()
 	claim(t, created.Err == nil, "%v", created.Err)
-	claim(t, created.Took >= 1900*time.Millisecond && created.Took < 5*time.Second, "it took %v", created.Took)
+	claim(t, created.Took >= 1900*time.Millisecond && created.Took < 20*time.Second, "it took %v", created.Took)
 	claim(t, !created.Sees(adjusted), "it is adjusted")
 }

@@ -17,64 +17,59 @@ var step0 = newTable("docs/nri-step-0.md", "Written by `nri/e2e/run --write`.", 
 	"| as it is | {containerd slow} | {containerd stopped} |",
 	"| with the lines | {containerd-step0 slow} | {containerd-step0 stopped} |")
 
-func TestStockClosesASlowPlugin(t *testing.T) {
-	shows := row(t, "containerd 2.4.2, slow Go plugin")
-	shows("%s", slow(t, "containerd", false))
-}
-
-func TestStep0KeepsASlowPlugin(t *testing.T) {
-	shows := row(t, "containerd 2.4.2 with step 0, slow Go plugin")
-	shows("%s", slow(t, "containerd-step0", true))
-}
-
-func TestStockClosesAStoppedPlugin(t *testing.T) {
-	shows := row(t, "containerd 2.4.2, stopped Go plugin")
-	shows("%s", stopped(t, "containerd"))
-}
-
-func TestStep0ClosesAStoppedPlugin(t *testing.T) {
-	shows := row(t, "containerd 2.4.2 with step 0, stopped Go plugin")
-	shows("%s", stopped(t, "containerd-step0"))
-}
-
-func slow(t *testing.T, containerd string, kept bool) string {
-	n, plugin := withGoPlugin(t, containerd)
-	pod := n.Pod("pod")
-	created := pod.Create("slow")
-	claimAfterTheLimit(t, created)
-	if kept {
-		plugin.Wait("answers CreateContainer slow")
+func TestSlowGoPluginIsKeptByStep0Alone(t *testing.T) {
+	t.Parallel()
+	for _, build := range []*build{stock, newer, asking} {
+		t.Run(build.program, func(t *testing.T) {
+			shows := row(t, build.name+", Go plugin takes 3 s")
+			n, plugin := withGoPlugin(t, build)
+			pod := n.Pod("pod")
+			created := pod.Create("slow")
+			claimAfterTheLimit(t, created)
+			if build.asks {
+				plugin.Wait("answers CreateContainer slow")
+			}
+			next := pod.Create("next")
+			claim(t, next.Err == nil, "the next container: %v", next.Err)
+			claim(t, next.Sees(adjusted) == build.asks, "the next container is adjusted: %v", !build.asks)
+			if !build.asks {
+				step0.fill(build.program+" slow", "closed")
+				build.fill("go slow", afterTheLimit, madeWithout, "closed; its process ends")
+				shows("%s", closed(t, n, plugin, created))
+				return
+			}
+			plugin.Wait("got CreateContainer next")
+			claim(t, plugin.Lives(), "the plugin has ended")
+			claim(t, len(n.Containerd.With("closing plugin")) == 0, "containerd says %q", n.About("10-go"))
+			step0.fill(build.program+" slow", "**"+kept+"**")
+			shows("%s; %s", took(created), kept)
+		})
 	}
-	next := pod.Create("next")
-	claim(t, next.Err == nil, "the next container: %v", next.Err)
-	claim(t, next.Sees(adjusted) == kept, "the next container is adjusted: %v", !kept)
-	if !kept {
-		step0.fill(containerd+" slow", "closed")
-		return closed(t, n, plugin, created)
-	}
-	plugin.Wait("got CreateContainer next")
-	claim(t, plugin.Lives(), "the plugin has ended")
-	claim(t, len(n.Containerd.With("closing plugin")) == 0, "containerd says %q", n.About("10-go"))
-	step0.fill(containerd+" slow", "**kept, and the next container adjusted**")
-	return took(created) + "; kept, and the next container adjusted"
 }
 
-func stopped(t *testing.T, containerd string) string {
-	n, plugin := withGoPlugin(t, containerd)
-	pod := n.Pod("pod")
-	plugin.Stop()
-	created := pod.Create("stopped")
-	claimAfterTheLimit(t, created)
-	next := pod.Create("next")
-	claim(t, next.Err == nil && next.Took < time.Second, "the next container took %v: %v", next.Took, next.Err)
-	plugin.Continue()
-	step0.fill(containerd+" stopped", "closed")
-	return closed(t, n, plugin, created)
+func TestStoppedGoPluginIsClosed(t *testing.T) {
+	t.Parallel()
+	for _, build := range []*build{stock, newer, asking} {
+		t.Run(build.program, func(t *testing.T) {
+			shows := row(t, build.name+", Go plugin is stopped")
+			n, plugin := withGoPlugin(t, build)
+			pod := n.Pod("pod")
+			plugin.Stop()
+			created := pod.Create("stopped")
+			claimAfterTheLimit(t, created)
+			next := pod.Create("next")
+			claim(t, next.Err == nil && next.Took < 1800*time.Millisecond, "the next took %v: %v", next.Took, next.Err)
+			plugin.Continue()
+			step0.fill(build.program+" stopped", "closed")
+			build.fill("go stopped", afterTheLimit, madeWithout, "closed; its process ends when it continues")
+			shows("%s", closed(t, n, plugin, created))
+		})
+	}
 }
 
 // withGoPlugin starts a node with the plugin on Go's stub.
-func withGoPlugin(t *testing.T, containerd string) (*node.Node, *node.Process) {
-	n := node.Start(t, node.Options{Containerd: containerd})
+func withGoPlugin(t *testing.T, build *build) (*node.Node, *node.Process) {
+	n := node.Start(t, node.Options{Containerd: build.program})
 	plugin := node.Run(t, node.Program("plugin"), n.Socket)
 	plugin.Wait("got Synchronize")
 	return n, plugin

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"text/template"
 
@@ -36,7 +37,7 @@ type Options struct {
 	// Shim is the path of the runtime's shim, by default that of the release for runc.
 	Shim string
 	// Launched are plugins that containerd starts itself: their programs by their names there, as
-	// "10-name".
+	// "10-name". They may have arguments.
 	Launched map[string]string
 }
 
@@ -78,7 +79,9 @@ func Start(t testing.TB, options Options) *Node {
 		Must(t, os.MkdirAll(node.path(folder), 0o755))
 	}
 	for name, program := range options.Launched {
-		Must(t, os.Symlink(program, filepath.Join(node.path("nri.d"), name)))
+		// containerd would drop what they write.
+		script := fmt.Sprintf("#!/bin/sh\nexec %s >%s 2>&1\n", program, node.launchedLog(name))
+		Must(t, os.WriteFile(filepath.Join(node.path("nri.d"), name), []byte(script), 0o755))
 	}
 	node.configure()
 	node.run()
@@ -129,6 +132,21 @@ func (n *Node) Restart() {
 	n.run()
 }
 
+// Crash ends containerd by SIGKILL, and starts it again as Restart does.
+func (n *Node) Crash() {
+	n.t.Helper()
+	n.Containerd.Kill()
+	n.run()
+}
+
+// LaunchedLines are what a plugin has written that containerd has launched.
+func (n *Node) LaunchedLines(name string) []string {
+	n.t.Helper()
+	return strings.Split(read(n.t, n.launchedLog(name)), "\n")
+}
+
+func (n *Node) launchedLog(name string) string { return n.path("logs/" + name + ".log") }
+
 // About are the lines of containerd's log about a plugin, by part of its name.
 func (n *Node) About(plugin string) (about []string) {
 	for _, line := range n.Containerd.With("plugin") {
@@ -161,6 +179,14 @@ func (n *Node) loadImage() error {
 		}
 	}
 	return nil
+}
+
+// Device makes a device node that nobody else has: another /dev/null.
+func (n *Node) Device() (path string) {
+	n.t.Helper()
+	path = n.path("device")
+	Must(n.t, syscall.Mknod(path, syscall.S_IFCHR|0o666, 1<<8|3))
+	return path
 }
 
 // Shim is the process id and the address of the shim of a pod.

@@ -155,6 +155,7 @@ struct Side {
     /// All that was taken.
     taken: Vec<u8>,
     found: Vec<u8>,
+    unflushed: bool,
     is_over: bool,
 }
 
@@ -170,6 +171,7 @@ impl Side {
             done: 0,
             taken: Vec::new(),
             found: Vec::new(),
+            unflushed: false,
             is_over: false,
         }
     }
@@ -225,6 +227,7 @@ impl Side {
             }
         };
         self.done += taken;
+        self.unflushed |= taken > 0;
         while let Some(frame) = self.frames.front() {
             if frame.len() > self.done {
                 break;
@@ -236,9 +239,12 @@ impl Side {
         taken > 0
     }
 
+    /// As drivers do, if there is something to pass on.
     fn flush(&mut self) {
         let mut cx = Context::from_waker(&self.waker);
-        let _ = self.connection.poll_flush(&mut cx);
+        if self.unflushed {
+            self.unflushed = self.connection.poll_flush(&mut cx).is_pending();
+        }
     }
 
     fn is_called(&self) -> bool {
@@ -302,7 +308,9 @@ impl Run {
                 12 | 13 => {
                     let mut pipe = self.pipe.lock().unwrap();
                     pipe.room += size * 8;
-                    pipe.wake();
+                    if let Some(writer) = pipe.writer.take() {
+                        writer.wake();
+                    }
                 }
                 14 => tokio::time::advance(Duration::from_millis(size as u64)).await,
                 _ => {
@@ -319,7 +327,9 @@ impl Run {
         self.sent.extend_from_slice(bytes);
         let mut pipe = self.pipe.lock().unwrap();
         pipe.incoming.extend(bytes);
-        pipe.wake();
+        if let Some(reader) = pipe.reader.take() {
+            reader.wake();
+        }
     }
 
     /// Drivers that run only when they are called come to an end, and have moved everything.

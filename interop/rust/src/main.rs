@@ -3,6 +3,7 @@
 mod compat;
 mod from_go;
 mod judge;
+mod multiplex;
 mod nri;
 mod nri_plugin;
 mod others;
@@ -85,6 +86,7 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     from_go::all(&world, &mut report).await;
     judge::all(&world, &mut report).await;
     others::all(&world, &mut report).await;
+    multiplex::all(&world, &mut report).await;
     nri::all(&world, &mut report).await;
     nri_plugin::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";

@@ -197,7 +197,7 @@ impl Node {
         world: &World,
         release: &str,
         pods: usize,
-        make: impl FnOnce(Plugin<Told>) -> Plugin<Told>,
+        make: impl FnOnce(Plugin<Arc<Told>>) -> Plugin<Arc<Told>>,
     ) -> Result<Self> {
         let mut node = Self::new(world, release, NONE, pods).await?;
         let told = Arc::clone(&node.told);

@@ -10,7 +10,7 @@ use ttrpc_keepalive_nri::{EventContext, Late, LateResult, Plugin};
 use crate::played::*;
 
 /// A plugin whose creations take as long as their ids say.
-fn slow(late: Option<Late>) -> (Plugin<Seen>, Arc<Seen>) {
+fn slow(late: Option<Late>) -> (Plugin<Arc<Seen>>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let plugin = Plugin::new("10", "test", Arc::clone(&seen)).create_container(Seen::create);
     let plugin = match late {

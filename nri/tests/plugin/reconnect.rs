@@ -40,7 +40,7 @@ async fn accept(listener: &UnixListener) -> Played {
     Played::on(accepted.await.unwrap().unwrap().0)
 }
 
-fn plugin(place: &Place) -> Plugin<Seen> {
+fn plugin(place: &Place) -> Plugin<Arc<Seen>> {
     Plugin::new("10", "test", Arc::default())
         .create_container(Seen::create)
         .socket(&place.path)

@@ -26,11 +26,11 @@ func TestPingTellsAStoppedShimInRust(t *testing.T) {
 	container := pod.Create("box")
 	pid, address := n.Shim(pod)
 
-	alive := asked(t, 0, `(\S.*)`, "-c", "3", "-i", "0.1", address)
+	alive := asked(t, 0, `answered in (\S+ \S+)`, "-c", "3", "-i", "0.1", address)
 	node.Stop(t, pid)
-	stopped := asked(t, 1, `(\S.*)`, "-c", "1", "-W", "1", address)
+	stopped := asked(t, 1, `(unread for \S+ s.*stopped)`, "-c", "1", "-W", "1", address)
 	node.Must(t, syscall.Kill(pid, syscall.SIGCONT))
-	again := asked(t, 0, `(\S.*)`, "-c", "1", address)
+	again := asked(t, 0, `answered in (\S+ \S+)`, "-c", "1", address)
 	claim(t, container.Stop() == nil, "containerd cannot stop the container")
-	shows("%s; stopped: %s; continued: %s", alive, stopped, again)
+	shows("answered in %s; stopped: %s; continued: answered in %s", alive, stopped, again)
 }

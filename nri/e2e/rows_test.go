@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"ttrpc-keepalive/e2e/node"
 )
 
 // What became of the rows.
@@ -54,4 +56,15 @@ func claim(t *testing.T, holds bool, format string, arguments ...any) {
 	if !holds {
 		t.Fatalf(format, arguments...)
 	}
+}
+
+// adjusted is what plugins put into the environment of containers.
+const adjusted = "NRI_PROBE=was-here"
+
+// claimAfterTheLimit claims that a container was created without a late plugin, after the limit of 2 s.
+func claimAfterTheLimit(t *testing.T, created *node.Container) {
+	t.Helper()
+	claim(t, created.Err == nil, "%v", created.Err)
+	claim(t, created.Took >= 1900*time.Millisecond && created.Took < 5*time.Second, "it took %v", created.Took)
+	claim(t, !created.Sees(adjusted), "it is adjusted")
 }

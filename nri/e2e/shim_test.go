@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"fmt"
 	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"ttrpc-keepalive/e2e/node"
 )
@@ -17,6 +19,25 @@ var shims = newTable("docs/judging.md", "Written by `nri/e2e/run --write`.", `
 | server | its handler waits | 64 such calls | stopped while the handler waits | stopped before the request | continued | log |
 |---|---|---|---|---|---|---|`,
 	"| containerd 2.4.2's shim for runc | {runc} |")
+
+func TestRuncShimServesAContainer(t *testing.T) {
+	shows := row(t, "a container's life, by the runc shim as it is")
+	shows("%s", life(t, node.Options{}))
+}
+
+// life takes a container from its creation to its removal by a shim.
+func life(t *testing.T, options node.Options) (shown string) {
+	begin := time.Now()
+	n := node.Start(t, options)
+	container := n.Pod("pod").Create("box")
+	claim(t, container.Err == nil, "create: %v", container.Err)
+	claim(t, container.Sees("PATH=/bin"), "it does not run")
+	written, err := container.Exec("env")
+	claim(t, err == nil && strings.Contains(written, "env PATH=/bin"), "exec: %v, %q", err, written)
+	claim(t, container.Stop() == nil, "it cannot be stopped")
+	claim(t, container.Remove() == nil, "it cannot be removed")
+	return fmt.Sprintf("created, run, entered, stopped and removed in %.1f s", time.Since(begin).Seconds())
+}
 
 func TestPingTellsAStoppedShim(t *testing.T) {
 	shows := row(t, "ttrpc-ping asks the runc shim of a container")

@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
-
-	"ttrpc-keepalive/e2e/node"
 )
 
 // table stands in a text, between two lines, and has the cells that rows have measured.
@@ -75,20 +72,6 @@ func (t *table) settle(root string, write bool) error {
 		}
 	}
 	return fmt.Errorf("%s has more lines than were measured", t.file)
-}
-
-// when says how long an event took, in words.
-func when(created *node.Container) string {
-	switch took := created.Took; {
-	case took < time.Second:
-		return "at once"
-	case took < 2*time.Second:
-		return "before the limit"
-	case took < 3*time.Second:
-		return "after 2 s"
-	default:
-		return "after " + took.Round(time.Second).String()
-	}
 }
 
 // settleTables prints what is not as it is written.

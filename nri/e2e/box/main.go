@@ -1,5 +1,5 @@
 // Command box is the only program of the image. As it is it waits for a signal, which makes it the pause
-// process of a pod; "box show" prints its environment before.
+// process of a pod; "box show" prints its environment before, and "box env" only that.
 package main
 
 import (
@@ -17,6 +17,9 @@ func main() {
 			fmt.Println("env", variable)
 		}
 		fmt.Println("ready")
+	}
+	if len(os.Args) > 1 && os.Args[1] == "env" {
+		return
 	}
 	<-ends
 }

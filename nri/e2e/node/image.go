@@ -57,7 +57,7 @@ func imageOf(program string) ([]byte, error) {
 		"mediaType":     "application/vnd.oci.image.manifest.v1+json",
 		"config": add("application/vnd.oci.image.config.v1+json", object{
 			"architecture": runtime.GOARCH, "os": "linux",
-			"config": object{"Entrypoint": []string{"/box"}},
+			"config": object{"Entrypoint": []string{"/box"}, "Env": []string{"PATH=/bin"}},
 			"rootfs": object{"type": "layers", "diff_ids": []string{digest(layer)}},
 		}),
 		"layers": []object{add("application/vnd.oci.image.layer.v1.tar", layer)},

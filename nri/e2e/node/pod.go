@@ -109,11 +109,31 @@ func (c *Container) Group(controller, file string) string {
 	return strings.TrimSpace(read(c.pod.node.t, path))
 }
 
-// Stop stops the container, and removes it.
+// Exec runs the image's program in the container once more, and returns what it writes.
+func (c *Container) Exec(arguments ...string) (string, error) {
+	ctx, cancel := soon()
+	defer cancel()
+	done, err := c.pod.node.cri.ExecSync(ctx, &cri.ExecSyncRequest{
+		ContainerId: c.ID,
+		Cmd:         append([]string{"/box"}, arguments...),
+		Timeout:     int64(Patience.Seconds()),
+	})
+	return string(done.GetStdout()), err
+}
+
+// Stop stops the container.
 func (c *Container) Stop() error {
 	ctx, cancel := soon()
 	defer cancel()
 	_, err := c.pod.node.cri.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: c.ID, Timeout: 5})
+	return err
+}
+
+// Remove removes it.
+func (c *Container) Remove() error {
+	ctx, cancel := soon()
+	defer cancel()
+	_, err := c.pod.node.cri.RemoveContainer(ctx, &cri.RemoveContainerRequest{ContainerId: c.ID})
 	return err
 }
 

@@ -4,6 +4,7 @@ mod compat;
 mod from_go;
 mod judge;
 mod nri;
+mod nri_combine;
 mod nri_plugin;
 mod others;
 mod process;
@@ -86,6 +87,7 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     judge::all(&world, &mut report).await;
     others::all(&world, &mut report).await;
     nri::all(&world, &mut report).await;
+    nri_combine::all(&world, &mut report).await;
     nri_plugin::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";
     report.pairing(name, compat::check(&world)).await;

@@ -102,7 +102,7 @@ fn has_unknown(message: &dyn MessageDyn) -> bool {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-fn base64(text: &str) -> Result<Vec<u8>> {
+pub(crate) fn base64(text: &str) -> Result<Vec<u8>> {
     let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
     for byte in text.bytes().filter(|byte| *byte != b'=') {
         let digit = ALPHABET.iter().position(|other| *other == byte);
@@ -116,7 +116,7 @@ fn base64(text: &str) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn to_base64(bytes: &[u8]) -> String {
+pub(crate) fn to_base64(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
         let whole = chunk

@@ -2,7 +2,7 @@
 //! of one caller and of sixteen, async and sync, client and server in this process. Rounds of both
 //! alternate, and only the medians of their ratios are worth something.
 //!
-//!     cargo bench -p ttrpc-keepalive-compat
+//!     cargo bench -p ttrpc-keepalive-compat --features async
 
 #![allow(
     clippy::unwrap_used,

@@ -155,6 +155,7 @@ struct Side {
     /// All that was taken.
     taken: Vec<u8>,
     found: Vec<u8>,
+    unflushed: bool,
     is_over: bool,
 }
 
@@ -170,6 +171,7 @@ impl Side {
             done: 0,
             taken: Vec::new(),
             found: Vec::new(),
+            unflushed: false,
             is_over: false,
         }
     }
@@ -225,6 +227,7 @@ impl Side {
             }
         };
         self.done += taken;
+        self.unflushed |= taken > 0;
         while let Some(frame) = self.frames.front() {
             if frame.len() > self.done {
                 break;
@@ -236,9 +239,12 @@ impl Side {
         taken > 0
     }
 
+    /// As drivers do, if there is something to pass on.
     fn flush(&mut self) {
         let mut cx = Context::from_waker(&self.waker);
-        let _ = self.connection.poll_flush(&mut cx);
+        if self.unflushed {
+            self.unflushed = self.connection.poll_flush(&mut cx).is_pending();
+        }
     }
 
     fn is_called(&self) -> bool {
@@ -302,7 +308,9 @@ impl Run {
                 12 | 13 => {
                     let mut pipe = self.pipe.lock().unwrap();
                     pipe.room += size * 8;
-                    pipe.wake();
+                    if let Some(writer) = pipe.writer.take() {
+                        writer.wake();
+                    }
                 }
                 14 => tokio::time::advance(Duration::from_millis(size as u64)).await,
                 _ => {
@@ -319,7 +327,9 @@ impl Run {
         self.sent.extend_from_slice(bytes);
         let mut pipe = self.pipe.lock().unwrap();
         pipe.incoming.extend(bytes);
-        pipe.wake();
+        if let Some(reader) = pipe.reader.take() {
+            reader.wake();
+        }
     }
 
     /// Drivers that run only when they are called come to an end, and have moved everything.
@@ -330,9 +340,50 @@ impl Run {
             pipe.room = usize::MAX / 2;
             pipe.wake();
         }
-        let mut quiet = 0;
-        let mut goes_on = [true; 2];
-        while quiet < 3 {
+        self.settle();
+        // A burst has its pauses.
+        while self
+            .sides
+            .iter()
+            .any(|side| !side.is_over && !side.frames.is_empty())
+        {
+            tokio::time::advance(Duration::from_millis(2)).await;
+            tokio::task::yield_now().await;
+            self.settle();
+        }
+        self.check_incoming();
+        // From here on one of them is busy at a time, and the time stands still.
+        for id in [1, 2, 2, 1, 2, 1, 1] {
+            if self.sent_rests() {
+                self.send(&[&[0, 0, 0, id, 0, 0, 0, 5][..], b"again"].concat());
+                self.settle();
+                self.check_incoming();
+            }
+        }
+        self.check_outgoing();
+        // What they leave behind is nothing, in whatever order.
+        for side in self.sides {
+            drop(side);
+        }
+    }
+
+    /// Whether a piece may begin, and is read.
+    fn sent_rests(&self) -> bool {
+        let mut rest = &self.sent[..];
+        while let Some((header, bytes)) = rest.split_at_checked(8) {
+            let length = u32::from_be_bytes(header[4..].try_into().unwrap()) as usize;
+            let Some((_, behind)) = bytes.split_at_checked(length) else {
+                return false;
+            };
+            rest = behind;
+        }
+        rest.is_empty() && !self.sides.iter().any(|side| side.is_over)
+    }
+
+    /// Lets the drivers run that are called, until none is.
+    fn settle(&mut self) {
+        let mut goes_on = [false; 2];
+        loop {
             let mut ran = false;
             for (side, goes_on) in self.sides.iter_mut().zip(&mut goes_on) {
                 if side.is_over || !(side.is_called() || *goes_on) {
@@ -345,17 +396,9 @@ impl Run {
                 side.flush();
                 *goes_on = reads == 16 || writes == 16;
             }
-            quiet = if ran { 0 } else { quiet + 1 };
             if !ran {
-                tokio::time::advance(Duration::from_millis(150)).await;
-                tokio::task::yield_now().await;
+                return;
             }
-        }
-        self.check_incoming();
-        self.check_outgoing();
-        // What they leave behind is nothing, in whatever order.
-        for side in self.sides {
-            drop(side);
         }
     }
 

@@ -19,8 +19,8 @@ pub mod asynchronous {
     use std::collections::HashMap;
     use std::os::fd::RawFd;
 
-    pub use ttrpc_keepalive_compat::asynchronous::*;
     use ttrpc_keepalive_compat::asynchronous as later;
+    pub use ttrpc_keepalive_compat::asynchronous::*;
     use ttrpc_keepalive_compat::native;
     use ttrpc_keepalive_compat::{Request, Response, Result};
 

@@ -3,7 +3,9 @@
 mod compat;
 mod from_go;
 mod judge;
+mod multiplex;
 mod nri;
+mod nri_combine;
 mod nri_plugin;
 mod others;
 mod process;
@@ -85,7 +87,9 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     from_go::all(&world, &mut report).await;
     judge::all(&world, &mut report).await;
     others::all(&world, &mut report).await;
+    multiplex::all(&world, &mut report).await;
     nri::all(&world, &mut report).await;
+    nri_combine::all(&world, &mut report).await;
     nri_plugin::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";
     report.pairing(name, compat::check(&world)).await;

@@ -2,7 +2,7 @@
 //!
 //! The peer may be Go's multiplexer. Its ttrpc reads a whole piece into whatever room it has: 4096
 //! bytes while it looks for a frame, or the rest of a frame's payload. A piece that does not fit there
-//! is lost for it, and the connection with it. Hence the rules of [`Outgoing::piece`].
+//! is lost for it, and the connection with it. Hence the rules of [`Outgoing`].
 
 use std::io::IoSlice;
 

@@ -18,15 +18,15 @@ use crate::api::*;
 use crate::services::plugin_names::{CONFIGURE, SERVICE, SHUTDOWN, STATE_CHANGE, SYNCHRONIZE};
 
 /// How a plugin is served: its events by their own calls, and by StateChange.
-pub(super) struct Methods<S: ?Sized> {
-    service: Service<Arc<S>>,
+pub(super) struct Methods<S> {
+    service: Service<S>,
     changes: HashMap<Event, Change<S>>,
     late: HashMap<Event, (Reply, Option<Duration>)>,
     synchronizes: bool,
 }
 
 /// The handler of an event as it comes by StateChange.
-type Change<S> = Arc<dyn Fn(Arc<S>, Context, StateChangeEvent) -> Answer<Empty> + Send + Sync>;
+type Change<S> = Arc<dyn Fn(S, Context, StateChangeEvent) -> Answer<Empty> + Send + Sync>;
 
 pub(super) type Answer<R> = Pin<Box<dyn Future<Output = Result<R, Status>> + Send>>;
 
@@ -35,10 +35,10 @@ pub(super) type Add<S> = Box<dyn FnOnce(Methods<S>, Late) -> Methods<S> + Send>;
 
 /// The handler of Configure.
 pub(super) type Configure<S> =
-    Arc<dyn Fn(Arc<S>, EventContext, RuntimeInfo) -> Answer<Option<EventMask>> + Send + Sync>;
+    Arc<dyn Fn(S, EventContext, RuntimeInfo) -> Answer<Option<EventMask>> + Send + Sync>;
 
-impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
-    pub(super) fn new(state: Arc<S>) -> Self {
+impl<S: Clone + Send + Sync + 'static> Methods<S> {
+    pub(super) fn new(state: S) -> Self {
         Self {
             service: Service::new(SERVICE, state),
             changes: HashMap::new(),
@@ -53,11 +53,11 @@ impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
         handled: EventMask,
         configure: Option<Configure<S>>,
         policy: Option<FailurePolicy>,
-    ) -> Service<Arc<S>> {
+    ) -> Service<S> {
         macro_rules! unhandled {
             ($($request:ident)*) => {$(
                 if !handled.contains($request::EVENT) {
-                    let nothing = |_: Arc<S>, _: EventContext, _: $request| async { Ok(()) };
+                    let nothing = |_: S, _: EventContext, _: $request| async { Ok(()) };
                     self = self.event::<$request, _, _>(Arc::new(nothing), Late::never());
                 }
             )*};
@@ -70,7 +70,7 @@ impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
             RemoveContainerRequest ValidateContainerAdjustmentRequest
         }
         if !self.synchronizes {
-            let nothing = |_: Arc<S>, _: EventContext, _: SynchronizeRequest| async { Ok(()) };
+            let nothing = |_: S, _: EventContext, _: SynchronizeRequest| async { Ok(()) };
             self = self.synchronize(Arc::new(nothing), Late::never());
         }
         let Self {
@@ -107,7 +107,7 @@ impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
     /// Serves an event by its own call, and by StateChange if it may come so.
     pub(super) fn event<Q, A, T>(
         mut self,
-        handler: Arc<impl Fn(Arc<S>, EventContext, Q) -> A + Send + Sync + 'static>,
+        handler: Arc<impl Fn(S, EventContext, Q) -> A + Send + Sync + 'static>,
         late: Late,
     ) -> Self
     where
@@ -147,9 +147,7 @@ impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
     /// Serves Synchronize, whose handler is called with all parts together.
     pub(super) fn synchronize<A, T>(
         mut self,
-        handler: Arc<
-            impl Fn(Arc<S>, EventContext, SynchronizeRequest) -> A + Send + Sync + 'static,
-        >,
+        handler: Arc<impl Fn(S, EventContext, SynchronizeRequest) -> A + Send + Sync + 'static>,
         late: Late,
     ) -> Self
     where
@@ -196,9 +194,9 @@ impl<S: ?Sized + Send + Sync + 'static> Methods<S> {
 }
 
 /// Handles an event, however it came.
-async fn handle<S: ?Sized, Q, A, T>(
-    handler: &(impl Fn(Arc<S>, EventContext, Q) -> A + Sync),
-    state: Arc<S>,
+async fn handle<S, Q, A, T>(
+    handler: &(impl Fn(S, EventContext, Q) -> A + Sync),
+    state: S,
     context: Context,
     request: Q,
     late: Late,
@@ -254,8 +252,8 @@ fn told<T>(answer: Result<T, Status>, event: &str, context: &Context) -> Result<
     answer
 }
 
-async fn configured<S: ?Sized>(
-    state: Arc<S>,
+async fn configured<S>(
+    state: S,
     context: Context,
     request: ConfigureRequest,
     configure: Option<Configure<S>>,

@@ -80,7 +80,7 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 /// }
 /// #
 /// # /// A runtime that has this plugin for one container.
-/// # async fn play(plugin: Plugin<Shares>) -> Result<(Plugin<Shares>, tokio::task::JoinHandle<()>), Box<dyn Error>> {
+/// # async fn play(plugin: Plugin<Arc<Shares>>) -> Result<(Plugin<Arc<Shares>>, tokio::task::JoinHandle<()>), Box<dyn Error>> {
 /// #     use ttrpc_keepalive_nri::api::{Container, PodSandbox};
 /// #     let folder = tempfile::tempdir()?;
 /// #     let socket = folder.path().join("nri.sock").display().to_string();
@@ -120,10 +120,10 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 /// Handlers run on the tokio runtime on which [`run`](Self::run) is called, at the same time where one is
 /// late.
 #[must_use = "a plugin does nothing until it is run"]
-pub struct Plugin<S: ?Sized> {
+pub struct Plugin<S> {
     index: String,
     name: String,
-    state: Arc<S>,
+    state: S,
     settings: Settings,
     configure: Option<Configure<S>>,
     handlers: Vec<Entry<S>>,
@@ -145,18 +145,19 @@ struct Settings {
 }
 
 /// What an event is handled by.
-struct Entry<S: ?Sized> {
+struct Entry<S> {
     /// `None` is Synchronize.
     event: Option<Event>,
     late: Late,
     add: Add<S>,
 }
 
-impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {
-    /// A plugin without handlers. `index` has two digits, and plugins get events in their order; `name` is
+impl<S: Clone + Send + Sync + 'static> Plugin<S> {
+    /// A plugin without handlers. The state is cloned for each event: mostly it is in an `Arc`, and `()` is none.
+    /// `index` has two digits, and plugins get events in their order; `name` is
     /// of letters, digits, `-`, `_`, `.` and `+`. Where a runtime has started the plugin it says both, and
     /// these do not count.
-    pub fn new(index: &str, name: &str, state: Arc<S>) -> Self {
+    pub fn new(index: &str, name: &str, state: S) -> Self {
         let failure_policy = FailurePolicy {
             keep_connected: true,
             ..FailurePolicy::default()
@@ -201,7 +202,7 @@ impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {
     /// ends the registration.
     pub fn configure<A>(
         mut self,
-        handler: impl Fn(Arc<S>, EventContext, RuntimeInfo) -> A + Send + Sync + 'static,
+        handler: impl Fn(S, EventContext, RuntimeInfo) -> A + Send + Sync + 'static,
     ) -> Self
     where
         A: Future<Output = Result<Option<EventMask>, Status>> + Send + 'static,
@@ -216,7 +217,7 @@ impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {
     /// the runtime. Yields `()` or updates of containers.
     pub fn synchronize<A, T>(
         mut self,
-        handler: impl Fn(Arc<S>, EventContext, SynchronizeRequest) -> A + Send + Sync + 'static,
+        handler: impl Fn(S, EventContext, SynchronizeRequest) -> A + Send + Sync + 'static,
     ) -> Self
     where
         A: Future<Output = Result<T, Status>> + Send + 'static,
@@ -235,7 +236,7 @@ impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {
     /// refuses it, with its text. From release 0.10.0.
     pub fn validate_container_adjustment<A>(
         self,
-        handler: impl Fn(Arc<S>, EventContext, ValidateContainerAdjustmentRequest) -> A
+        handler: impl Fn(S, EventContext, ValidateContainerAdjustmentRequest) -> A
         + Send
         + Sync
         + 'static,
@@ -264,7 +265,7 @@ impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {
 
     fn on<Q, A, T>(
         mut self,
-        handler: impl Fn(Arc<S>, EventContext, Q) -> A + Send + Sync + 'static,
+        handler: impl Fn(S, EventContext, Q) -> A + Send + Sync + 'static,
     ) -> Self
     where
         Q: Asked,
@@ -409,11 +410,11 @@ impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {
 
 macro_rules! events {
     ($($(#[$docs:meta])* $name:ident: $request:ident => $response:ident;)*) => {
-        impl<S: ?Sized + Send + Sync + 'static> Plugin<S> {$(
+        impl<S: Clone + Send + Sync + 'static> Plugin<S> {$(
             $(#[$docs])*
             pub fn $name<A, T>(
                 self,
-                handler: impl Fn(Arc<S>, EventContext, $request) -> A + Send + Sync + 'static,
+                handler: impl Fn(S, EventContext, $request) -> A + Send + Sync + 'static,
             ) -> Self
             where
                 A: Future<Output = Result<T, Status>> + Send + 'static,
@@ -455,7 +456,7 @@ events! {
     remove_container: RemoveContainerRequest => RemoveContainerResponse;
 }
 
-impl<S: ?Sized> Plugin<S> {
+impl<S> Plugin<S> {
     /// The events for which the runtime is asked.
     fn events(&self) -> EventMask {
         let handled = self.handlers.iter().filter_map(|entry| entry.event);
@@ -486,7 +487,7 @@ impl<S: ?Sized> Plugin<S> {
     }
 }
 
-impl<S: ?Sized> fmt::Debug for Plugin<S> {
+impl<S> fmt::Debug for Plugin<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plugin")
             .field("index", &self.index)

@@ -50,7 +50,7 @@ struct Lived {
     refused: bool,
 }
 
-pub(super) async fn run<S: ?Sized + Send + Sync + 'static>(
+pub(super) async fn run<S: Clone + Send + Sync + 'static>(
     plugin: Plugin<S>,
     stop: impl Future,
 ) -> Result<End, PluginError> {
@@ -99,7 +99,7 @@ pub(super) async fn run<S: ?Sized + Send + Sync + 'static>(
     }
 }
 
-pub(super) async fn run_on<S: ?Sized + Send + Sync + 'static>(
+pub(super) async fn run_on<S: Clone + Send + Sync + 'static>(
     plugin: Plugin<S>,
     stream: impl IntoTransport,
 ) -> Result<End, PluginError> {
@@ -109,7 +109,7 @@ pub(super) async fn run_on<S: ?Sized + Send + Sync + 'static>(
 }
 
 impl Ready {
-    fn new<S: ?Sized + Send + Sync + 'static>(
+    fn new<S: Clone + Send + Sync + 'static>(
         plugin: Plugin<S>,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, PluginError> {

@@ -8,7 +8,7 @@ use ttrpc_keepalive_nri::{EndReason, Late, Plugin};
 
 use crate::played::*;
 
-fn plugin() -> Plugin<Seen> {
+fn plugin() -> Plugin<Arc<Seen>> {
     Plugin::new("10", "test", Arc::default())
         .create_container(Seen::create)
         .late(Late::never())

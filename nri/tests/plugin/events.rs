@@ -18,7 +18,7 @@ macro_rules! tell {
     };
 }
 
-fn telling(seen: &Arc<Seen>) -> Plugin<Seen> {
+fn telling(seen: &Arc<Seen>) -> Plugin<Arc<Seen>> {
     tell! { Plugin::new("10", "test", Arc::clone(seen));
         run_pod_sandbox pod
         post_update_pod_sandbox pod
@@ -112,7 +112,7 @@ async fn an_event_without_a_handler_is_answered_with_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_handler_returns_is_the_answer() {
-    let plugin = Plugin::new("10", "test", Arc::new(()))
+    let plugin = Plugin::new("10", "test", ())
         .create_container(|_, _, event: CreateContainerRequest| async move {
             match &*event.container.id {
                 "refused" => Err(Status::new(Code::UNKNOWN, "the plugin says no")),

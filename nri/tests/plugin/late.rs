@@ -10,7 +10,7 @@ use ttrpc_keepalive_nri::{EventContext, Late, LateResult, Plugin};
 use crate::played::*;
 
 /// A plugin whose creations take as long as their ids say.
-fn slow(late: Option<Late>) -> (Plugin<Seen>, Arc<Seen>) {
+fn slow(late: Option<Late>) -> (Plugin<Arc<Seen>>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let plugin = Plugin::new("10", "test", Arc::clone(&seen)).create_container(Seen::create);
     let plugin = match late {
@@ -205,21 +205,23 @@ async fn updates_that_are_late_are_delivered_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_a_new_connection_tells_of_exists() {
-    let (plugin, seen) = slow(Some(Late::never().then(LateResult::into_updates)));
+async fn updates_need_a_connection_and_say_what_was_not_done() {
+    let (plugin, _) = slow(None);
     let runtime = plugin.runtime();
     let (mut first, ran) = played(plugin);
+    let error = runtime.update_containers(Vec::new()).await.unwrap_err();
+    let text = "the plugin is not registered with a runtime at this time";
+    assert_eq!(error.to_string(), text);
     first.start().await;
     assert!(runtime.is_connected());
-    first.create("one-3000").await.unwrap_err();
+    let updates = vec![ContainerUpdate::of("one"), ContainerUpdate::of("gone")];
+    let failed = runtime.update_containers(updates).await.unwrap();
+    assert_eq!(failed, [ContainerUpdate::of("gone")]);
     first.close();
     ran.await.unwrap().unwrap();
     assert!(!runtime.is_connected());
     let error = runtime.update_containers(Vec::new()).await.unwrap_err();
-    let text = "the plugin is not registered with a runtime at this time";
     assert_eq!(error.to_string(), text);
-    sleep(secs(2)).await;
-    assert_eq!(seen.take().len(), 2);
 }
 
 /// Handlers really keep the only thread of their runtime here.

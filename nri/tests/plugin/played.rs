@@ -229,13 +229,15 @@ pub(crate) fn shares(shares: u64) -> ContainerAdjustment {
 pub(crate) type Ran = JoinHandle<Result<End, PluginError>>;
 
 /// Runs a plugin on a stream in memory whose other end is a played runtime.
-pub(crate) fn played<S: Send + Sync + 'static>(plugin: Plugin<S>) -> (Played, Ran) {
+pub(crate) fn played<S: Clone + Send + Sync + 'static>(plugin: Plugin<S>) -> (Played, Ran) {
     let (here, ran) = on_memory(plugin);
     (Played::on(here), ran)
 }
 
 /// Runs a plugin on a stream in memory.
-pub(crate) fn on_memory<S: Send + Sync + 'static>(plugin: Plugin<S>) -> (DuplexStream, Ran) {
+pub(crate) fn on_memory<S: Clone + Send + Sync + 'static>(
+    plugin: Plugin<S>,
+) -> (DuplexStream, Ran) {
     let (here, there) = tokio::io::duplex(1 << 20);
     // The clock of a test is that of its own thread.
     let plugin = plugin.driver_thread(DriverThread::Shared);

@@ -9,7 +9,7 @@ use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use ttrpc_keepalive::Backoff;
 use ttrpc_keepalive_nri::api::*;
-use ttrpc_keepalive_nri::{EndReason, EventMask, Plugin, PluginError};
+use ttrpc_keepalive_nri::{EndReason, EventMask, Late, LateResult, Plugin, PluginError};
 
 use crate::played::*;
 
@@ -40,7 +40,7 @@ async fn accept(listener: &UnixListener) -> Played {
     Played::on(accepted.await.unwrap().unwrap().0)
 }
 
-fn plugin(place: &Place) -> Plugin<Seen> {
+fn plugin(place: &Place) -> Plugin<Arc<Seen>> {
     Plugin::new("10", "test", Arc::default())
         .create_container(Seen::create)
         .socket(&place.path)
@@ -116,6 +116,28 @@ async fn an_old_runtime_is_not_asked_for_events_that_it_does_not_know() {
         assert_eq!(EventMask::from_bits(configured.events), all);
         runtime.close();
     }
+    ran.abort();
+}
+
+#[tokio::test]
+async fn a_late_result_is_delivered_over_the_next_connection_once_that_tells_of_its_container() {
+    let place = Place::new();
+    let listener = place.listen();
+    let late = Late::never().then(LateResult::into_updates);
+    let ran = tokio::spawn(plugin(&place).late(late).run());
+    let mut first = accept(&listener).await;
+    first.start().await;
+    // As runtimes of today do with a plugin that is late.
+    first.create("one-2500").await.unwrap_err();
+    first.close();
+    let mut second = accept(&listener).await;
+    second.registered.recv().await.unwrap();
+    second.configure("").await.unwrap();
+    second.synchronize(&["one-2500"]).await.unwrap();
+    let update = tokio::time::timeout(secs(30), second.updates.recv()).await;
+    let update = update.unwrap().unwrap().update;
+    assert_eq!(update[0].container_id, "one-2500");
+    assert_eq!(update[0].linux.resources.cpu.shares.value, 512);
     ran.abort();
 }
 

@@ -12,11 +12,11 @@ use ttrpc_keepalive_nri::{
 
 use crate::played::*;
 
-fn plugin() -> Plugin<Seen> {
+fn plugin() -> Plugin<Arc<Seen>> {
     Plugin::new("10", "test", Arc::default()).create_container(Seen::create)
 }
 
-async fn nothing<S, Q>(_: Arc<S>, _: EventContext, _: Q) -> Result<(), Status> {
+async fn nothing<S, Q>(_: S, _: EventContext, _: Q) -> Result<(), Status> {
     Ok(())
 }
 
@@ -75,7 +75,7 @@ async fn a_plugin_asks_for_the_events_for_which_it_has_handlers() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_cannot_do_what_it_says_does_not_run() {
     let new = |index: &str| Plugin::new(index, "test", Arc::new(()));
-    let error = async |plugin: Plugin<()>| {
+    let error = async |plugin: Plugin<Arc<()>>| {
         let (here, _there) = tokio::io::duplex(100);
         plugin.run_on(here).await.unwrap_err()
     };

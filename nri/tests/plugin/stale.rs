@@ -9,7 +9,7 @@ use ttrpc_keepalive_nri::api::*;
 
 use crate::played::*;
 
-fn plugin() -> (Plugin<Seen>, Arc<Seen>) {
+fn plugin() -> (Plugin<Arc<Seen>>, Arc<Seen>) {
     let seen = Arc::new(Seen::default());
     let plugin = Plugin::new("10", "test", Arc::clone(&seen));
     (plugin.create_container(Seen::create), seen)

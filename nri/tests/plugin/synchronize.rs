@@ -9,7 +9,7 @@ use ttrpc_keepalive_nri::api::*;
 
 use crate::played::*;
 
-fn counting(seen: &Arc<Seen>) -> Plugin<Seen> {
+fn counting(seen: &Arc<Seen>) -> Plugin<Arc<Seen>> {
     Plugin::new("10", "test", Arc::clone(seen))
         .create_container(Seen::create)
         .synchronize(|seen: Arc<Seen>, _, all: SynchronizeRequest| async move {

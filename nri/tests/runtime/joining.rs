@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::io::duplex;
+use tokio::io::{AsyncReadExt, duplex};
 use tokio::time::Instant;
-use ttrpc_keepalive::{ByteStream, Keepalive};
+use ttrpc_keepalive::{ByteStream, Code, Keepalive};
 use ttrpc_keepalive_nri::api::Event::{CREATE_CONTAINER, RUN_POD_SANDBOX};
-use ttrpc_keepalive_nri::api::{ContainerUpdate, UpdateContainersRequest};
+use ttrpc_keepalive_nri::api::{ContainerUpdate, RegisterPluginRequest, UpdateContainersRequest};
 use ttrpc_keepalive_nri::runtime::{Absence, Runtime, RuntimeBuilder};
 
 use crate::support::{Node, Process, Script, container, pod};
@@ -59,6 +59,80 @@ async fn a_connector_that_stays_silent_keeps_nobody_out() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_does_not_register_or_is_not_configured_in_time_is_disconnected() {
+    let mut node = Node::start(builder()).await;
+    let began = Instant::now();
+    let (here, mut there) = duplex(1 << 10);
+    node.runtime.serve_plugin(ByteStream::new(here)).await;
+    // The limit for the registration, and as long again to read why it is refused.
+    assert!(
+        began.elapsed() < Duration::from_secs(11),
+        "{:?}",
+        began.elapsed()
+    );
+    let mut received = Vec::new();
+    there.read_to_end(&mut received).await.unwrap();
+
+    let mute = Arc::new(Script::new("10-mute", &[CREATE_CONTAINER]));
+    mute.configure_takes(60.0);
+    let process = Process::start(&node.runtime, &mute);
+    node.until("10-mute refused: it could not be configured: deadline exceeded")
+        .await;
+    let closed = process.runtime.client().closed();
+    tokio::time::timeout(Duration::from_secs(60), closed)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_registers_once() {
+    let mut node = Node::start(builder()).await;
+    let (_, process) = node.plugin(Script::new("10-a", &[CREATE_CONTAINER])).await;
+    let mut request = RegisterPluginRequest::new();
+    request.plugin_idx = "10".to_owned();
+    request.plugin_name = "another".to_owned();
+    let again = process.runtime.register_plugin(&request).await.unwrap_err();
+    assert_eq!(again.status().unwrap().code(), Code::FAILED_PRECONDITION);
+    assert_eq!(node.runtime.plugins()[0].name, "10-a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_stuck_when_it_is_told_again_holds_up_events_for_its_limit_and_once() {
+    let mut node = Node::start(builder()).await;
+    let script = Arc::new(Script::new("10-a", &[RUN_POD_SANDBOX]));
+    script.synchronize_takes(0.5);
+    script.synchronize_takes(100.0);
+    let _process = Process::start(&node.runtime, &script);
+    script.saw("synchronize", 1).await;
+    node.runtime.run_pod_sandbox(pod("p")).await.unwrap();
+    script.saw("synchronize", 2).await;
+    let mut waited = Duration::ZERO;
+    for _ in 0..5 {
+        let began = Instant::now();
+        node.runtime.run_pod_sandbox(pod("p")).await.unwrap();
+        waited += began.elapsed();
+    }
+    let limit = Duration::from_secs(2);
+    assert!(waited <= limit + Duration::from_millis(100), "{waited:?}");
+    node.until("10-a serving").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_panics_ends_nothing() {
+    let runtime = builder()
+        .hook(|_, _| panic!("of the test"))
+        .start()
+        .await
+        .unwrap();
+    let script = Arc::new(Script::new("10-a", &[RUN_POD_SANDBOX]));
+    let _process = Process::start(&runtime, &script);
+    script.saw("synchronize", 1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    runtime.run_pod_sandbox(pod("p")).await.unwrap();
+    script.saw("run p", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_and_an_event_that_there_is_not_are_refused_with_the_reason() {
     let mut node = Node::start(builder()).await;
     let odd = Arc::new(Script::new("1x-odd", &[CREATE_CONTAINER]));
@@ -85,7 +159,10 @@ async fn a_plugin_that_registers_anew_takes_the_place_of_its_earlier_life() {
     assert_eq!(node.runtime.plugins().len(), 1);
     later.saw("create c", 1).await;
     // Its connection may be one that nobody closed: this side does.
-    process.runtime.client().closed().await;
+    let closed = process.runtime.client().closed();
+    tokio::time::timeout(Duration::from_secs(60), closed)
+        .await
+        .unwrap();
     assert!(!earlier.seen().contains(&"create c".to_owned()));
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Script {
     pub(crate) delays: Mutex<VecDeque<Duration>>,
     /// How long it takes for its next *Synchronize*.
     pub(crate) synchronize_delays: Mutex<VecDeque<Duration>>,
+    /// How long it takes to be configured.
+    configure_delay: Mutex<Duration>,
     /// What it answers, in place of success.
     pub(crate) status: Mutex<Option<Status>>,
     /// It does not know the methods of release 0.12.
@@ -51,6 +53,7 @@ impl Script {
             policy: None,
             delays: Mutex::default(),
             synchronize_delays: Mutex::default(),
+            configure_delay: Mutex::default(),
             status: Mutex::default(),
             old: false,
             reject: Mutex::default(),
@@ -83,6 +86,10 @@ impl Script {
     pub(crate) fn synchronize_takes(&self, seconds: f64) {
         let delay = Duration::from_secs_f64(seconds);
         self.synchronize_delays.lock().unwrap().push_back(delay);
+    }
+
+    pub(crate) fn configure_takes(&self, seconds: f64) {
+        *self.configure_delay.lock().unwrap() = Duration::from_secs_f64(seconds);
     }
 
     /// All that it was asked, one line each.
@@ -123,6 +130,8 @@ impl Plugin for Script {
             request.runtime_name, request.runtime_version, request.NRI_version
         );
         self.seen.send_modify(|seen| seen.push(told));
+        let delay = *self.configure_delay.lock().unwrap();
+        tokio::time::sleep(delay).await;
         let mut response = ConfigureResponse::new();
         response.events = self.events;
         response.failure_policy = self.policy.clone().into();

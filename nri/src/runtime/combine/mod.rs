@@ -3,6 +3,11 @@
 //! Plugins are asked in the order of their index, and each sees the container as those before it have
 //! adjusted it. A field belongs to the plugin that sets it, and a second one that sets it too is a
 //! [`Conflict`], unless it removes it first. Pure rules: nothing here is sent or waited for.
+//!
+//! The rules are those of Go's runtime side (`interop/run` compares the two), but for removals, where that one
+//! loses what a plugin asked for: here a variable or a device that is only removed keeps its mark, so that the
+//! runtime removes it, and an annotation, a sysctl or a network device that is removed is gone although an
+//! earlier plugin had set it.
 
 mod adjustment;
 mod keyed;

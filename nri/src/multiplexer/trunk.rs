@@ -250,8 +250,8 @@ impl State {
             if let Err(error) = self.check() {
                 return Moved::Done(Err(error));
             }
-            let now = Instant::now();
             if self.must_wait_for(other(place)) {
+                let now = Instant::now();
                 let (_, since) = *self.waiting.get_or_insert((place, now));
                 if now < since + PATIENCE {
                     self.wakes[other(place)] = true;
@@ -272,7 +272,9 @@ impl State {
                 return Moved::Done(Err(gone()));
             };
             match transport.poll_read(cx, buffer, most) {
-                Poll::Pending if self.stands_by(place) => return Moved::Until(now + STANDBY),
+                Poll::Pending if self.stands_by(place) => {
+                    return Moved::Until(Instant::now() + STANDBY);
+                }
                 Poll::Pending => return Moved::Pending,
                 Poll::Ready(Err(error)) => return Moved::Done(Err(error)),
                 Poll::Ready(Ok(0)) => {
@@ -283,7 +285,8 @@ impl State {
                     self.wakes[other(place)] = true;
                 }
                 Poll::Ready(Ok(_)) => {
-                    self.heard = Some(now);
+                    // No PING can have left since the read: whoever writes waits for the lock.
+                    self.heard = Some(Instant::now());
                     self.burst = (0, None);
                     self.reads += 1;
                     if let Err(error) = self.incoming.take(place, buffer, start) {

@@ -1,6 +1,6 @@
 //! The shared stream.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -12,8 +12,11 @@ use tokio::time::Instant;
 use ttrpc_keepalive::transport::{Look, Transport};
 use ttrpc_keepalive::{ConnectionError, PeerCredentials, PeerProcess};
 
+mod ending;
+mod writing;
+
 use super::incoming::{HEADER, Incoming};
-use super::outgoing::{Outgoing, Turn};
+use super::outgoing::Outgoing;
 use super::wakers::Wakers;
 
 /// Connections on a stream.
@@ -247,8 +250,8 @@ impl State {
             if let Err(error) = self.check() {
                 return Moved::Done(Err(error));
             }
-            let now = Instant::now();
             if self.must_wait_for(other(place)) {
+                let now = Instant::now();
                 let (_, since) = *self.waiting.get_or_insert((place, now));
                 if now < since + PATIENCE {
                     self.wakes[other(place)] = true;
@@ -256,7 +259,8 @@ impl State {
                 }
                 self.absent[other(place)] = true;
             }
-            self.waiting = None;
+            // It waits no more; the other one may.
+            self.waiting = self.waiting.filter(|(waiter, _)| *waiter != place);
             let remaining = self.incoming.remaining(place);
             // The header behind it comes with it.
             let most = match remaining {
@@ -268,7 +272,9 @@ impl State {
                 return Moved::Done(Err(gone()));
             };
             match transport.poll_read(cx, buffer, most) {
-                Poll::Pending if self.stands_by(place) => return Moved::Until(now + STANDBY),
+                Poll::Pending if self.stands_by(place) => {
+                    return Moved::Until(Instant::now() + STANDBY);
+                }
                 Poll::Pending => return Moved::Pending,
                 Poll::Ready(Err(error)) => return Moved::Done(Err(error)),
                 Poll::Ready(Ok(0)) => {
@@ -279,7 +285,8 @@ impl State {
                     self.wakes[other(place)] = true;
                 }
                 Poll::Ready(Ok(_)) => {
-                    self.heard = Some(now);
+                    // No PING can have left since the read: whoever writes waits for the lock.
+                    self.heard = Some(Instant::now());
                     self.burst = (0, None);
                     self.reads += 1;
                     if let Err(error) = self.incoming.take(place, buffer, start) {
@@ -315,173 +322,12 @@ impl State {
             && (self.incoming.waiting(place) > WAITING || self.incoming.remaining(place) > LONG)
     }
 
-    pub(super) fn write(
-        &mut self,
-        place: Place,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Moved {
-        if let Err(error) = self.check().and_then(|()| self.push(cx)) {
-            return Moved::Done(Err(error));
-        }
-        if self.is_held(place) {
-            return Moved::Pending;
-        }
-        if let Some(until) = self.burst_until() {
-            return Moved::Until(until);
-        }
-        // Its place in the row is taken now, whatever the stream says: another connection with much to
-        // write would be faster each time.
-        let taken = self.take(place, slices).length;
-        self.push_for_all(cx);
-        Moved::Done(Ok(taken))
-    }
-
-    fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> Turn {
-        let turn = self.outgoing.take(place, slices);
-        let (pieces, since) = &mut self.burst;
-        *pieces += turn.pieces;
-        // A call and its answer are none, and are not worth a look at the clock.
-        if *pieces >= BURST / 4 {
-            since.get_or_insert_with(Instant::now);
-        }
-        turn
-    }
-
-    /// Until when nothing more is written, if there has been a burst.
-    fn burst_until(&mut self) -> Option<Instant> {
-        let (BURST.., Some(since)) = self.burst else {
-            return None;
-        };
-        let until = since + PAUSE;
-        if Instant::now() < until {
-            return Some(until);
-        }
-        self.burst = (0, None);
-        None
-    }
-
-    /// Writes if nothing is in front, and the stream takes some of it now.
-    pub(super) fn write_now(
-        &mut self,
-        place: Place,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> io::Result<usize> {
-        self.check()?;
-        let in_front = self.write_error.is_some() || !self.outgoing.pieces().is_empty();
-        if in_front || self.burst_until().is_some() {
-            return Err(ErrorKind::WouldBlock.into());
-        }
-        let turn = self.take(place, slices);
-        let length = self.outgoing.pieces().len();
-        self.push_for_all(cx);
-        self.keep(turn, length)
-    }
-
-    /// Offers bytes past every cache: what was taken before, and then those of this connection.
-    pub(super) fn offer(&mut self, place: Place, bytes: &[u8]) -> Option<io::Result<usize>> {
-        if let Err(error) = self.check() {
-            return Some(Err(error));
-        }
-        match self.offer_pieces()? {
-            Ok(()) if self.outgoing.pieces().is_empty() => {}
-            Ok(()) => return Some(Err(ErrorKind::WouldBlock.into())),
-            Err(error) => return Some(Err(error)),
-        }
-        let turn = self.take(place, &[IoSlice::new(bytes)]);
-        let length = self.outgoing.pieces().len();
-        let offered = self.offer_pieces();
-        let kept = self.keep(turn, length);
-        match offered? {
-            Ok(()) => Some(kept),
-            Err(error) => Some(Err(error)),
-        }
-    }
-
-    fn offer_pieces(&mut self) -> Option<io::Result<()>> {
-        if self.outgoing.pieces().is_empty() {
-            return Some(Ok(()));
-        }
-        let offered = (self.transport.as_mut()?).try_send(self.outgoing.pieces())?;
-        Some(offered.map(|length| self.handle_written(length)))
-    }
-
-    /// A turn of which nothing was written is taken back: its bytes may be others the next time.
-    fn keep(&mut self, turn: Turn, length: usize) -> io::Result<usize> {
-        if self.outgoing.pieces().len() < length {
-            return Ok(turn.length);
-        }
-        self.outgoing.untake(turn);
-        Err(ErrorKind::WouldBlock.into())
-    }
-
-    pub(super) fn flush(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.check()?;
-        self.push(cx)?;
-        if self.is_held(place) {
-            return Poll::Pending;
-        }
-        self.transport.as_mut().ok_or_else(gone)?.poll_flush(cx)
-    }
-
-    /// Whether a turn of this connection has not left yet. Its driver is called when it has.
-    fn is_held(&mut self, place: Place) -> bool {
-        self.waits[place] = self.outgoing.holds(place);
-        self.waits[place]
-    }
-
     /// The reason of the end, for whoever goes on.
     fn check(&self) -> io::Result<()> {
         match &self.end {
             Some(end) => Err(end.clone().into()),
             None => Ok(()),
         }
-    }
-
-    /// The same in the turn of somebody who may have nothing to write: an error is met by the next who
-    /// has.
-    fn push_for_all(&mut self, cx: &mut Context<'_>) {
-        if let Err(error) = self.push(cx) {
-            self.write_error = Some(error);
-        }
-    }
-
-    /// Writes what was taken of both.
-    fn push(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if let Some(error) = self.write_error.take() {
-            return Err(error);
-        }
-        while !self.outgoing.pieces().is_empty() {
-            let transport = self.transport.as_mut().ok_or_else(gone)?;
-            match transport.poll_write(cx, &[IoSlice::new(self.outgoing.pieces())]) {
-                Poll::Pending => {
-                    self.refused = true;
-                    return Ok(());
-                }
-                Poll::Ready(Ok(0)) => return Err(ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => self.handle_written(written?),
-            }
-        }
-        Ok(())
-    }
-
-    fn handle_written(&mut self, length: usize) {
-        if mem::take(&mut self.refused) {
-            self.heard = Some(Instant::now());
-        }
-        self.outgoing.advance(length);
-        for place in 0..SIDES {
-            if self.waits[place] && !self.outgoing.holds(place) {
-                self.waits[place] = false;
-                self.wakes[place] = true;
-            }
-        }
-    }
-
-    pub(super) fn unread(&mut self, place: Place) -> Option<usize> {
-        let kernel = self.transport.as_ref()?.unread()?;
-        Some(self.outgoing.unread(place, kernel))
     }
 
     pub(super) fn look(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<Look> {
@@ -495,11 +341,6 @@ impl State {
             Some(transport) => transport.poll_look(cx),
             None => Poll::Ready(Look::Readable),
         }
-    }
-
-    /// Whether the stream can be written to from anywhere. It holds nothing back then.
-    pub(super) fn has_shortcut(&self) -> bool {
-        (self.transport.as_ref()).is_some_and(|transport| transport.shortcut().is_some())
     }
 
     pub(super) fn heard(&self) -> Option<std::time::Instant> {
@@ -517,70 +358,5 @@ impl State {
         self.has_entered = true;
         self.wakes = [true; SIDES];
         self.transport.as_mut().ok_or_else(gone)?.enter()
-    }
-
-    /// One connection has ended. An end of its own is that of the stream only if both have.
-    pub(super) fn handle_end(&mut self, place: Place, end: &ConnectionError) {
-        let own = matches!(
-            end,
-            ConnectionError::LocalClose | ConnectionError::Abandoned
-        );
-        self.leave(place);
-        if (!own || self.has_nobody()) && self.end.is_none() {
-            self.end = Some(end.clone());
-        }
-        self.tell();
-    }
-
-    fn leave(&mut self, place: Place) {
-        self.left[place] = true;
-        self.incoming.drop_for(place);
-        self.wakes[other(place)] = true;
-    }
-
-    fn has_nobody(&self) -> bool {
-        self.left.iter().all(|left| *left)
-    }
-
-    fn end_for_nobody(&mut self) -> Option<Box<dyn Transport>> {
-        if !self.has_nobody() {
-            return None;
-        }
-        self.end.get_or_insert(ConnectionError::LocalClose);
-        self.tell();
-        self.transport.take()
-    }
-
-    /// Tells the stream how it ends.
-    fn tell(&mut self) {
-        if let (Some(end), Some(transport)) = (&self.end, &mut self.transport) {
-            if !mem::replace(&mut self.is_told, true) {
-                transport.handle_end(end);
-            }
-        }
-    }
-
-    pub(super) fn shutdown(&mut self, place: Place, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.push(cx)?;
-        if self.is_held(place) {
-            return Poll::Pending;
-        }
-        match &mut self.transport {
-            Some(transport) if self.end.is_some() && !self.is_shut => {
-                let shut = transport.poll_shutdown(cx);
-                self.is_shut = shut.is_ready();
-                shut
-            }
-            _ => Poll::Ready(Ok(())),
-        }
-    }
-
-    /// Closes the stream if it has ended. What one connection gives up may leave the other in the middle
-    /// of its work.
-    pub(super) fn abort(&mut self) -> Option<Box<dyn Transport>> {
-        self.end.as_ref()?;
-        let mut transport = self.transport.take()?;
-        transport.abort();
-        Some(transport)
     }
 }

@@ -177,6 +177,37 @@ async fn a_connection_that_is_not_read_any_more_stops_the_other_for_100_ms_and_o
     assert_eq!(found.len(), 10 << 20);
 }
 
+#[tokio::test(start_paused = true)]
+async fn who_waits_goes_on_as_soon_as_the_other_has_taken_what_is_its() {
+    let (connections, mut peer) = split(64 << 10);
+    let Connections {
+        plugin_service,
+        mut runtime_service,
+        ..
+    } = connections;
+    peer.send(2, b"first").await;
+    assert_eq!(read(&mut runtime_service, 5).await.unwrap(), b"first");
+    tokio::spawn(async move { echo().serve_connection(plugin_service).await });
+    for number in 0..5 {
+        let both = [piece(2, &[1; 100_000]), piece(1, &ping(number))].concat();
+        let (from, mut to) = tokio::io::split(peer.stream);
+        let sending = tokio::spawn(async move {
+            to.write_all(&both).await.unwrap();
+            to
+        });
+        sleep(ms(30)).await;
+        assert_eq!(
+            read(&mut runtime_service, 100_000).await.unwrap().len(),
+            100_000
+        );
+        let start = Instant::now();
+        peer.stream = from.unsplit(sending.await.unwrap());
+        let (id, pong, _) = peer.next_frame().await.unwrap();
+        assert_eq!((id, pong.message_type), (1, MessageType::PONG));
+        assert!(start.elapsed() < ms(5), "{:?}", start.elapsed());
+    }
+}
+
 // Its bytes stay in the stream until it takes them: it has no more than it can hold.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_read_slowly_is_waited_for() {

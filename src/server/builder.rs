@@ -114,7 +114,7 @@ impl ServerBuilder {
     }
 
     /// Looks at the clock ten times a second, while there are connections, so that
-    /// [`Context::may_have_waited`] can tell. Off by default.
+    /// [`Context::may_have_waited`](crate::Context::may_have_waited) can tell. Off by default.
     ///
     /// A process that is stopped, by a signal, a debugger, its cgroup's freezer or a pause of its
     /// virtual machine, finds requests in its sockets when it goes on, and a request says how long its

@@ -110,6 +110,11 @@ impl Outgoing {
     pub(super) fn advance(&mut self, length: usize) {
         self.pieces.advance(length);
         self.written += u64::try_from(length).unwrap_or(u64::MAX);
+    }
+
+    /// Gives the room back that a large message has taken, where nothing has come and so nothing may be
+    /// to be written: not behind each piece of one.
+    pub(super) fn rest(&mut self) {
         if self.pieces.is_empty() && self.pieces.capacity() > KEPT {
             self.pieces = BytesMut::new();
         }

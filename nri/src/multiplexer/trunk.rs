@@ -93,6 +93,8 @@ pub(super) struct State {
     reads: u64,
     /// The last one that brought something for each connection.
     brought: [u64; SIDES],
+    /// Who has read since the other one last looked after it.
+    came: [bool; SIDES],
     /// The last one of which each connection knows.
     known: [u64; SIDES],
     wakes: [bool; SIDES],
@@ -132,6 +134,7 @@ impl Trunk {
                 has_entered: false,
                 reads: 0,
                 brought: [0; SIDES],
+                came: [false; SIDES],
                 known: [0; SIDES],
                 wakes: [false; SIDES],
             }),
@@ -221,6 +224,7 @@ impl State {
         limit: usize,
     ) -> Moved {
         self.absent[place] = false;
+        self.came[place] = true;
         // What was taken of a connection that does not write now leaves all the same.
         self.push_for_all(cx);
         let read = self.read_some(place, cx, buffer, limit);
@@ -272,10 +276,13 @@ impl State {
                 return Moved::Done(Err(gone()));
             };
             match transport.poll_read(cx, buffer, most) {
-                Poll::Pending if self.stands_by(place) => {
-                    return Moved::Until(Instant::now() + STANDBY);
+                Poll::Pending => {
+                    self.outgoing.rest();
+                    if self.stands_by(place) {
+                        return Moved::Until(Instant::now() + STANDBY);
+                    }
+                    return Moved::Pending;
                 }
-                Poll::Pending => return Moved::Pending,
                 Poll::Ready(Err(error)) => return Moved::Done(Err(error)),
                 Poll::Ready(Ok(0)) => {
                     if self.incoming.is_mid_piece() {
@@ -309,10 +316,11 @@ impl State {
         Moved::Pending
     }
 
-    /// Whether all that has come since this connection last asked was for the other one.
+    /// Whether all that has come since this connection last asked was for the other one, which has read.
     fn stands_by(&mut self, place: Place) -> bool {
         let known = mem::replace(&mut self.known[place], self.reads);
-        self.brought[place] <= known && self.brought[other(place)] > known
+        let came = mem::take(&mut self.came[other(place)]);
+        came && self.brought[place] <= known && self.brought[other(place)] > known
     }
 
     /// Whether what comes next is for this connection, and it will come for it.

@@ -61,7 +61,8 @@ impl Wake for Wakers {
     fn wake_by_ref(self: &Arc<Self>) {
         let wakers = {
             let mut drivers = self.lock();
-            let all = !(drivers.iter()).any(|driver| driver.waker.is_some() && !driver.stands_by);
+            // One that is busy and has no waker here has been called already, or is stuck.
+            let all = drivers.iter().all(|driver| driver.stands_by);
             (drivers.each_mut()).map(|driver| {
                 if all || !driver.stands_by {
                     driver.waker.take()

@@ -65,7 +65,7 @@ async fn both_ways(world: &World, release: &str, sizes: Vec<usize>) -> Result<St
     go.expect("ready").await?;
 
     let listed: Vec<String> = sizes.iter().map(ToString::to_string).collect();
-    for at_once in [1, 50] {
+    for at_once in [1, 50, 1000] {
         go.tell(&format!("calls {at_once} {}", listed.join(" ")))
             .await?;
         calls(&client, at_once, &sizes).await?;
@@ -75,7 +75,7 @@ async fn both_ways(world: &World, release: &str, sizes: Vec<usize>) -> Result<St
     claim!(matches!(state, State::Alive), "it is {state:?}");
     client.close().await?;
     serving.abort();
-    Ok(format!("{} calls each way", 2 * sizes.len()))
+    Ok(format!("{} calls each way", 3 * sizes.len()))
 }
 
 async fn calls(client: &Client, at_once: usize, sizes: &[usize]) -> Result<()> {

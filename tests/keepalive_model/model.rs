@@ -410,7 +410,8 @@ impl Model {
             Operation::LateCallEnded => self.late = self.late.saturating_sub(1),
             Operation::ProbeStarted => {
                 self.probes += 1;
-                if !over && self.may_send && !self.queued && self.flushed.is_none() {
+                let asks = self.may_send && self.support != Support::No;
+                if !over && asks && !self.queued && self.flushed.is_none() {
                     self.send(now);
                 }
             }

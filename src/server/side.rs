@@ -59,9 +59,13 @@ impl ServerSide {
             return Err(malformed(&"it is no request"));
         }
         let fields = RequestFields::decode(&frame.payload).map_err(|error| malformed(&error))?;
-        let (service, name) = (fields.service, fields.method);
-        let place = self.methods.find(self.last_method, service, name);
-        let place = place.map_err(Refusal::Refused)?;
+        let found = self
+            .methods
+            .find(self.last_method, fields.service, fields.method);
+        let Some(place) = found else {
+            let (service, name) = fields.names().map_err(|error| malformed(&error))?;
+            return Err(Refusal::Refused(self.methods.refusal(service, name)));
+        };
         self.last_method = place;
         let (method, handler) = self.methods.get(place);
         let (flags, kind) = (frame.header.flags, handler.kind());

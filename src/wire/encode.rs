@@ -119,7 +119,7 @@ impl RequestDraft {
     pub(crate) fn names(&self) -> (&str, &str) {
         let payload = self.frame.get(HEADER_LENGTH..).unwrap_or_default();
         let fields = RequestFields::decode(payload);
-        fields.map_or(("", ""), |fields| (fields.service, fields.method))
+        fields.and_then(|fields| fields.names()).unwrap_or(("", ""))
     }
 }
 

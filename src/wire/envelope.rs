@@ -2,6 +2,7 @@
 //! RESPONSE.
 
 use std::fmt;
+use std::mem;
 use std::ops::{Deref, Range};
 
 use bytes::{Buf, Bytes};
@@ -9,7 +10,7 @@ use protobuf::Chars;
 use protobuf::well_known_types::any::Any;
 
 use super::fields::{
-    NUMBER_1, NUMBER_4, TEXT_1, TEXT_2, TEXT_3, TEXT_5, each_field, low_half, malformed, skip,
+    NUMBER_1, NUMBER_4, TEXT_1, TEXT_2, TEXT_3, TEXT_5, each_field, low_half, malformed, skip, text,
 };
 use crate::status::{Code, Status};
 use crate::text::{self, ShownBytes, ShownPairs};
@@ -39,13 +40,14 @@ impl Request {
     /// [`MAX_REPEATED`] pairs of metadata (RFC KA-32).
     pub fn decode(bytes: &Bytes) -> Result<Self, EnvelopeError> {
         let request = RequestFields::decode(bytes)?;
-        let chars = |text: &str| {
-            let text = Chars::from_bytes(bytes.slice_ref(text.as_bytes()));
-            text.map_err(|error| request_error(malformed(error.to_string())))
+        let (service, method) = request.names()?;
+        let chars = |name: &str| {
+            let name = Chars::from_bytes(bytes.slice_ref(name.as_bytes()));
+            name.map_err(|error| request_error(malformed(error.to_string())))
         };
         Ok(Self {
-            service: chars(request.service)?,
-            method: chars(request.method)?,
+            service: chars(service)?,
+            method: chars(method)?,
             payload: bytes.slice(request.payload),
             timeout_nano: request.timeout_nano,
             metadata: request.metadata,
@@ -69,8 +71,10 @@ impl fmt::Debug for Request {
 /// The envelope of a REQUEST, read where it is: a server looks at most of it only once.
 #[derive(Debug, Default)]
 pub(crate) struct RequestFields<'a> {
-    pub(crate) service: &'a str,
-    pub(crate) method: &'a str,
+    /// Names as they came: one that is served is known by its bytes, and a name for which that does
+    /// not hold is a text only if [`names`](Self::names) says so.
+    pub(crate) service: &'a [u8],
+    pub(crate) method: &'a [u8],
     /// Where the service's own message is; a [`Part`].
     pub(crate) payload: Range<usize>,
     pub(crate) timeout_nano: i64,
@@ -78,13 +82,14 @@ pub(crate) struct RequestFields<'a> {
 }
 
 impl<'a> RequestFields<'a> {
-    /// As [`Request::decode`].
+    /// As [`Request::decode`], but for what [`names`](Self::names) finds.
     pub(crate) fn decode(bytes: &'a [u8]) -> Result<Self, EnvelopeError> {
         let mut request = Self::default();
         each_field(bytes, |tag, input| {
             match tag {
-                TEXT_1 => request.service = input.text()?,
-                TEXT_2 => request.method = input.text()?,
+                // The last one wins, and those before it are no less to be texts.
+                TEXT_1 => text(mem::replace(&mut request.service, input.bytes()?)).map(drop)?,
+                TEXT_2 => text(mem::replace(&mut request.method, input.bytes()?)).map(drop)?,
                 TEXT_3 => request.payload = input.span()?,
                 NUMBER_4 => request.timeout_nano = input.number()?,
                 TEXT_5 => {
@@ -97,6 +102,12 @@ impl<'a> RequestFields<'a> {
         })
         .map_err(request_error)?;
         Ok(request)
+    }
+
+    /// The names of service and method.
+    pub(crate) fn names(&self) -> Result<(&'a str, &'a str), EnvelopeError> {
+        let both = text(self.service).and_then(|service| Ok((service, text(self.method)?)));
+        both.map_err(request_error)
     }
 }
 
@@ -284,6 +295,22 @@ mod tests {
         let response = Bytes::from_static(b"\x0a\x02\x08\x05\x0a\x03\x12\x01m");
         let response = Response::decode(&response).unwrap();
         assert_eq!(response.status, Some(Status::new(Code::NOT_FOUND, "m")));
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_is_an_error_wherever_it_stands() {
+        let tables: [&[u8]; 4] = [
+            b"\x0a\x01\xff",
+            b"\x12\x01\xff",
+            b"\x0a\x01\xff\x0a\x01a",
+            b"\x12\x01m\x12\x01\xff",
+        ];
+        for bytes in tables {
+            assert!(
+                Request::decode(&Bytes::from_static(bytes)).is_err(),
+                "{bytes:x?}"
+            );
+        }
     }
 
     #[test]

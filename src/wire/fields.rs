@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn text(&mut self) -> protobuf::Result<&'a str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| malformed("a text is not UTF-8"))
+        text(self.bytes()?)
     }
 
     pub(super) fn bytes(&mut self) -> protobuf::Result<&'a [u8]> {
@@ -85,6 +85,11 @@ impl<'a> Fields<'a> {
         }
         Err(malformed("a number does not end"))
     }
+}
+
+/// The value of a text field.
+pub(super) fn text(bytes: &[u8]) -> protobuf::Result<&str> {
+    std::str::from_utf8(bytes).map_err(|_| malformed("a text is not UTF-8"))
 }
 
 /// Skips the value of a field that is not known here, or has another type than here (RFC KA-46).

@@ -53,7 +53,7 @@ impl<R> Call<R> {
         let timeout = handle.settings().timeout_of(service, method);
         let outgoing = Outgoing::new((service, method), Flags::NONE, message, timeout);
         Self {
-            exchange: handle.exchange(outgoing),
+            exchange: handle.exchange(outgoing, false),
             response: PhantomData,
         }
     }
@@ -66,7 +66,7 @@ impl<R> Call<R> {
     /// waits until it is answered or the connection ends: with no timeout and no
     /// [`Keepalive::every`](crate::Keepalive::every), **a peer that is frozen keeps it for ever**.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.exchange.outgoing_mut().timeout = Some(timeout);
+        self.exchange.outgoing.timeout = Some(timeout);
         self
     }
 
@@ -74,19 +74,19 @@ impl<R> Call<R> {
     /// [builder](crate::ClientBuilder::call_timeout) says: for one that is answered when something
     /// happens. Only [`Keepalive::every`](crate::Keepalive::every) then finds out that nobody will.
     pub fn no_timeout(mut self) -> Self {
-        self.exchange.outgoing_mut().timeout = None;
+        self.exchange.outgoing.timeout = None;
         self
     }
 
     /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
-        self.exchange.outgoing_mut().push_metadata(key, value);
+        self.exchange.outgoing.push_metadata(key, value);
         self
     }
 
     /// Sets what is set in these options, as if it were set here.
     pub fn options(mut self, options: &CallOptions) -> Self {
-        options.apply(self.exchange.outgoing_mut());
+        options.apply(&mut self.exchange.outgoing);
         self
     }
 }
@@ -169,14 +169,14 @@ impl<R: Decode> Future for Call<R> {
 
 impl<R: Decode> Call<R> {
     fn poll_result(&mut self, cx: &mut Context<'_>) -> Poll<Result<R, Error>> {
-        let envelope = ready!(Pin::new(&mut self.exchange).poll(cx))?;
+        let envelope = ready!(self.exchange.poll_response(cx))?;
         // Here and not in the driver: decoding a large message must not hold up a PONG.
         let response = Response::from_envelope(envelope).map_err(Error::InvalidResponse)?;
         Poll::Ready(match response.status {
             None => R::decode_owned(response.payload).map_err(Error::InvalidMessage),
             Some(status) => {
-                let evidence = self.exchange.handle().shared().snapshot().evidence();
-                let timeout = self.exchange.outgoing().timeout;
+                let evidence = self.exchange.handle.shared().snapshot().evidence();
+                let timeout = self.exchange.outgoing.timeout;
                 Err(Error::from_status(status, evidence, timeout))
             }
         })
@@ -193,7 +193,7 @@ pub(crate) fn outcome<R>(result: &Result<R, Error>) -> Outcome<'_> {
 
 impl<R> fmt::Debug for Call<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outgoing = self.exchange.outgoing();
+        let outgoing = &self.exchange.outgoing;
         let (service, method) = outgoing.names();
         f.debug_struct("Call")
             .field("service", &service)

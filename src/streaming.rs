@@ -13,7 +13,7 @@ use futures_core::Stream;
 
 use crate::call::{CallOptions, outcome};
 use crate::connection::{
-    Calls, Handle, Messages, NotSent, Open, Outgoing, Outlet, OwnClock, Received, StreamEnd,
+    Calls, Exchange, Handle, Messages, NotSent, Outgoing, Outlet, OwnClock, Received, StreamEnd,
     StreamGuard,
 };
 use crate::error::Error;
@@ -31,7 +31,7 @@ use crate::wire::{Decode, Encode, Flags, Raw, Response};
 /// nothing behind: the request is not sent.
 #[must_use = "a call is made when it is awaited"]
 pub struct StreamCall<H> {
-    open: Open,
+    exchange: Exchange,
     /// `None` when they have been yielded.
     halves: Option<fn(Half) -> H>,
 }
@@ -45,26 +45,26 @@ impl<H> StreamCall<H> {
     /// [names the method](crate::ClientBuilder::method_timeout) counts here. With no timeout and no
     /// [`Keepalive::every`](crate::Keepalive::every), **a peer that is frozen keeps it for ever**.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.open.outgoing_mut().timeout = Some(timeout);
+        self.exchange.outgoing.timeout = Some(timeout);
         self
     }
 
     /// Lets the stream last as long as it lasts, whatever the
     /// [builder](crate::ClientBuilder::method_timeout) says of the method.
     pub fn no_timeout(mut self) -> Self {
-        self.open.outgoing_mut().timeout = None;
+        self.exchange.outgoing.timeout = None;
         self
     }
 
     /// Adds a pair of metadata. A key may be added several times; it is sent in lower case.
     pub fn metadata(mut self, key: &str, value: &str) -> Self {
-        self.open.outgoing_mut().push_metadata(key, value);
+        self.exchange.outgoing.push_metadata(key, value);
         self
     }
 
     /// Sets what is set in these options, as if it were set here.
     pub fn options(mut self, options: &CallOptions) -> Self {
-        options.apply(self.open.outgoing_mut());
+        options.apply(&mut self.exchange.outgoing);
         self
     }
 
@@ -75,7 +75,7 @@ impl<H> StreamCall<H> {
         halves: fn(Half) -> H,
     ) -> Self {
         Self {
-            open: handle.open(outgoing, takes_messages),
+            exchange: handle.exchange(outgoing, takes_messages),
             halves: Some(halves),
         }
     }
@@ -124,11 +124,11 @@ impl<H> Future for StreamCall<H> {
     type Output = Result<H, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let guard = Arc::new(ready!(Pin::new(&mut self.open).poll(cx))?);
+        let guard = Arc::new(ready!(self.exchange.poll_opened(cx))?);
         let half = Half {
             guard,
-            timeout: self.open.outgoing().timeout,
-            outbox_bytes: self.open.handle().settings().limits.outbox_bytes,
+            timeout: self.exchange.outgoing.timeout,
+            outbox_bytes: self.exchange.handle.settings().limits.outbox_bytes,
         };
         // Polled after its end, which a future need not answer.
         let Some(halves) = self.halves.take() else {
@@ -140,7 +140,7 @@ impl<H> Future for StreamCall<H> {
 
 impl<H> fmt::Debug for StreamCall<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outgoing = self.open.outgoing();
+        let outgoing = &self.exchange.outgoing;
         let (service, method) = outgoing.names();
         f.debug_struct("StreamCall")
             .field("service", &service)

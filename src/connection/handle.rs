@@ -1,8 +1,6 @@
 //! The futures of a client: what they do with the state, and what dropping them undoes.
 
-use std::future::Future;
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -131,22 +129,9 @@ impl Handle {
         &self.last.shared
     }
 
-    /// A unary call. Nothing happens before the future is polled.
-    pub(crate) fn exchange(&self, outgoing: Outgoing) -> Exchange {
+    /// Nothing happens before it is polled.
+    pub(crate) fn exchange(&self, outgoing: Outgoing, takes_messages: bool) -> Exchange {
         Exchange {
-            request: self.request(outgoing, false),
-        }
-    }
-
-    /// The opening of a stream. Nothing happens before the future is polled.
-    pub(crate) fn open(&self, outgoing: Outgoing, takes_messages: bool) -> Open {
-        Open {
-            request: self.request(outgoing, takes_messages),
-        }
-    }
-
-    fn request(&self, outgoing: Outgoing, takes_messages: bool) -> Request {
-        Request {
             handle: self.clone(),
             outgoing,
             takes_messages,
@@ -227,95 +212,14 @@ impl Drop for ProbeGuard<'_> {
     }
 }
 
-/// A call on its way: from its encoding to its answer.
+/// A request on its way, up to its response or to the stream that it opens.
 ///
 /// Dropping it ends the call: a request of which nothing is written is not sent, and the answer to
 /// one that was is dropped. ttrpc has no message to tell the peer.
 pub(crate) struct Exchange {
-    request: Request,
-}
-
-impl Exchange {
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.request.handle
-    }
-
+    pub(crate) handle: Handle,
     /// What is asked for. A change counts until the first poll.
-    pub(crate) fn outgoing(&self) -> &Outgoing {
-        &self.request.outgoing
-    }
-
-    pub(crate) fn outgoing_mut(&mut self) -> &mut Outgoing {
-        &mut self.request.outgoing
-    }
-
-    /// Tells the hook how the call has ended.
-    pub(crate) fn end(&mut self, outcome: Outcome<'_>) {
-        self.request.end(outcome);
-    }
-}
-
-impl Future for Exchange {
-    type Output = Result<Bytes, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let request = &mut self.request;
-        if let Place::Begin = request.place {
-            request.begin(cx)?;
-        }
-        let id = ready!(request.poll_sent(cx))?;
-        let shared = request.handle.shared();
-        let result =
-            ready!(shared.with(|state, effects| state.poll_response(id, cx.waker(), effects)));
-        let result = shared.with_process(result);
-        request.place = Place::Done;
-        Poll::Ready(result)
-    }
-}
-
-/// A stream that is being opened: a future that yields it when its request is queued.
-///
-/// Dropping it before sends nothing.
-pub(crate) struct Open {
-    request: Request,
-}
-
-impl Open {
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.request.handle
-    }
-
-    /// What is asked for. A change counts until the first poll.
-    pub(crate) fn outgoing(&self) -> &Outgoing {
-        &self.request.outgoing
-    }
-
-    pub(crate) fn outgoing_mut(&mut self) -> &mut Outgoing {
-        &mut self.request.outgoing
-    }
-}
-
-impl Future for Open {
-    type Output = Result<StreamGuard, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let request = &mut self.request;
-        let sent = ready!(request.poll_sent(cx));
-        let id = sent.inspect_err(|error| request.end(Outcome::Failed(error)))?;
-        request.place = Place::Done;
-        Poll::Ready(Ok(StreamGuard::new(
-            Arc::clone(request.handle.shared()),
-            id,
-            request.deadline.clone(),
-            request.hooked.take(),
-        )))
-    }
-}
-
-/// A request on its way, until it is queued.
-struct Request {
-    handle: Handle,
-    outgoing: Outgoing,
+    pub(crate) outgoing: Outgoing,
     takes_messages: bool,
     started: Duration,
     deadline: Option<CallDeadline>,
@@ -336,8 +240,35 @@ enum Place {
     Done,
 }
 
-impl Request {
-    fn end(&mut self, outcome: Outcome<'_>) {
+impl Exchange {
+    /// Yields the envelope of the response.
+    pub(crate) fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Error>> {
+        let id = ready!(self.poll_sent(cx))?;
+        let shared = self.handle.shared();
+        let poll = |state: &mut State<Calls>, effects: &mut _| {
+            state.poll_response(id, cx.waker(), effects)
+        };
+        let result = ready!(shared.with(poll));
+        let result = shared.with_process(result);
+        self.place = Place::Done;
+        Poll::Ready(result)
+    }
+
+    /// Yields the stream as soon as its request is queued.
+    pub(crate) fn poll_opened(&mut self, cx: &mut Context<'_>) -> Poll<Result<StreamGuard, Error>> {
+        let sent = ready!(self.poll_sent(cx));
+        let id = sent.inspect_err(|error| self.end(Outcome::Failed(error)))?;
+        self.place = Place::Done;
+        Poll::Ready(Ok(StreamGuard::new(
+            Arc::clone(self.handle.shared()),
+            id,
+            self.deadline.clone(),
+            self.hooked.take(),
+        )))
+    }
+
+    /// Tells the hook how the call has ended.
+    pub(crate) fn end(&mut self, outcome: Outcome<'_>) {
         if let Some(hooked) = self.hooked.take() {
             hooked.end(outcome);
         }
@@ -424,7 +355,7 @@ impl Request {
     }
 }
 
-impl Drop for Request {
+impl Drop for Exchange {
     fn drop(&mut self) {
         self.leave();
     }

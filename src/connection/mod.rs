@@ -24,7 +24,7 @@ mod thread;
 
 pub(crate) use calls::{Calls, StreamEnd};
 pub(crate) use effects::{Effects, Note};
-pub(crate) use handle::{Exchange, Handle, Open, Outgoing};
+pub(crate) use handle::{Exchange, Handle, Outgoing};
 pub(crate) use inbox::{Inbox, Overflow, Received};
 pub(crate) use own_clock::OwnClock;
 pub(crate) use patience::PeerLimits;

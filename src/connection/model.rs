@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner, future, thread};
@@ -22,6 +23,7 @@ use self::wire::{NEVER, Peer, Socket, TIMEOUT, Wire};
 use super::calls::Opening;
 use super::state::{Rest, SleepRequest};
 use super::stream::Spread;
+use super::streaming::StreamGuard;
 use super::*;
 use crate::config::{ClientLimits, ClientSettings, DriverThread};
 use crate::error::{ConnectionError, Error};
@@ -77,20 +79,28 @@ fn outgoing(method: &'static str, flags: Flags) -> Outgoing {
     Outgoing::new(("s", method), flags, &Raw(b"ask"), timeout)
 }
 
+async fn call(handle: &Handle, method: &'static str) -> Result<Bytes, Error> {
+    let mut exchange = handle.exchange(outgoing(method, Flags::NONE), false);
+    poll_fn(|cx| exchange.poll_response(cx)).await
+}
+
+async fn open(handle: &Handle, takes_messages: bool) -> Result<StreamGuard, Error> {
+    let mut exchange = handle.exchange(outgoing("m", Flags::REMOTE_OPEN), takes_messages);
+    poll_fn(|cx| exchange.poll_opened(cx)).await
+}
+
 impl Story {
     fn play(self, handle: &Handle) -> Result<(), Error> {
         match self {
-            Self::Call => block_on(handle.exchange(outgoing("m", Flags::NONE))).map(drop),
+            Self::Call => block_on(call(handle, "m")).map(drop),
             Self::DroppedCall => {
-                let mut exchange = handle.exchange(outgoing(NEVER, Flags::NONE));
-                let _ = pin!(&mut exchange).poll(&mut Context::from_waker(Waker::noop()));
+                let mut exchange = handle.exchange(outgoing(NEVER, Flags::NONE), false);
+                let _ = exchange.poll_response(&mut Context::from_waker(Waker::noop()));
                 schedule::point();
                 Ok(())
             }
             Self::Stream => block_on(async {
-                let guard = handle
-                    .open(outgoing("m", Flags::REMOTE_OPEN), false)
-                    .await?;
+                let guard = open(handle, false).await?;
                 // Each message waits until the one before it is written.
                 let outlet = guard.outlet(1);
                 for _ in 0..2 {
@@ -103,14 +113,14 @@ impl Story {
                 poll_fn(|cx| guard.poll_response(cx)).await.map(drop)
             }),
             Self::DroppedStream => block_on(async {
-                let guard = handle.open(outgoing("m", Flags::REMOTE_OPEN), true).await?;
+                let guard = open(handle, true).await?;
                 let outlet = guard.outlet(usize::MAX);
                 let _ = outlet.send(&Raw(b"message")).await;
                 let _messages = guard.messages();
                 Ok(())
             }),
             Self::Probe => block_on(handle.probe(FOR_EVER)).map(drop),
-            Self::Late => match block_on(handle.exchange(outgoing(NEVER, Flags::NONE))) {
+            Self::Late => match block_on(call(handle, NEVER)) {
                 Err(Error::Deadline(_)) => Ok(()),
                 ended => panic!("{ended:?}"),
             },

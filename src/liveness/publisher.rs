@@ -82,13 +82,10 @@ impl Publisher {
         traffic: &Traffic,
         end: Option<&ConnectionError>,
     ) {
-        self.known.send_if_modified(|known| {
-            let changed = known.update(now, machine.view(), traffic, end);
-            if end.is_some() {
-                known.end_told();
-            }
-            changed
-        });
+        self.tell(now, machine.view(), traffic, end);
+        if end.is_some() {
+            self.end_told();
+        }
     }
 
     /// As [`publish`](Self::publish), but those who wait for the [`end`](Self::closed) are told

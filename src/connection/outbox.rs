@@ -4,121 +4,22 @@
 //! [`Outbox::end`], so that a frame that has begun is finished before any other byte, a PONG and a
 //! PING go next, and all else follows in the order in which it was queued (law 6).
 
+mod batch;
+mod queued;
+
 use std::collections::VecDeque;
-use std::io::IoSlice;
 use std::mem;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::buffers;
+pub(super) use self::batch::Batch;
+use self::queued::{Kind, Queued};
+
 use crate::error::Unsent;
-use crate::keepalive::{Reply, ReplySlot, Writes};
-use crate::tuning::{
-    BATCH_BYTES, BATCH_FRAMES, FRAME_OVERHEAD, JOINED_BYTES, JOINED_MESSAGE, KEPT_ENTRIES,
-    WRITE_OVERHEAD,
-};
-use crate::wire::{Flags, HEADER_LENGTH, Header, ping, pong};
-
-#[derive(Debug)]
-struct Queued {
-    kind: Kind,
-    /// Frames of streams are numbered in their order, from 1 on.
-    number: u64,
-    /// One frame, or several of data that are joined.
-    frame: Vec<u8>,
-    written: usize,
-}
-
-#[derive(Debug)]
-enum Kind {
-    /// A request or an answer.
-    Call,
-    /// A message or a half-close. `previous` is the number of the stream's frame before it: by these
-    /// links the data of one stream is taken back without a search among all others.
-    Data {
-        stream_id: u32,
-        previous: u64,
-    },
-    Ping(u64),
-    Pong(Reply),
-    /// Taken back. It keeps its place, or those behind it would have to move.
-    Withdrawn,
-}
-
-impl Queued {
-    fn new(kind: Kind, number: u64, frame: Vec<u8>) -> Self {
-        Self {
-            kind,
-            number,
-            frame,
-            written: 0,
-        }
-    }
-
-    fn unwritten(&self) -> &[u8] {
-        &self.frame[self.written..]
-    }
-
-    fn is_withdrawn(&self) -> bool {
-        matches!(self.kind, Kind::Withdrawn)
-    }
-
-    /// Whether a message may be joined to those that are here.
-    fn joins(&self, stream: u32, frame: &[u8]) -> bool {
-        matches!(self.kind, Kind::Data { stream_id, .. } if stream_id == stream)
-            && frame.len() <= JOINED_MESSAGE
-            && self.frame.len() + frame.len() <= JOINED_BYTES
-    }
-
-    /// Its frames that are not written whole.
-    fn unsent(&self) -> Unsent {
-        let frames = match self.kind {
-            Kind::Call => 1,
-            Kind::Data { .. } => {
-                let ends = frame_ends(&self.frame);
-                ends.filter(|end| *end > self.written).count()
-            }
-            Kind::Ping(_) | Kind::Pong(_) | Kind::Withdrawn => return Unsent::default(),
-        };
-        Unsent {
-            frames,
-            bytes: self.unwritten().len(),
-        }
-    }
-
-    /// Takes off the frames of which nothing is written, if there are any.
-    fn split_unbegun(&mut self) -> Option<Self> {
-        let Kind::Data {
-            stream_id,
-            previous,
-        } = self.kind
-        else {
-            return None;
-        };
-        let end = match self.written {
-            0 => 0,
-            written => frame_ends(&self.frame).find(|end| *end >= written)?,
-        };
-        (end < self.frame.len()).then(|| {
-            let kind = Kind::Data {
-                stream_id,
-                previous,
-            };
-            Self::new(kind, self.number, self.frame.split_off(end))
-        })
-    }
-}
-
-/// Where each of the frames ends that are joined in here.
-fn frame_ends(joined: &[u8]) -> impl Iterator<Item = usize> {
-    let mut end = 0;
-    std::iter::from_fn(move || {
-        let header = joined.get(end..)?.first_chunk()?;
-        end += HEADER_LENGTH + Header::decode(header).payload_length();
-        Some(end)
-    })
-}
+use crate::keepalive::{ReplySlot, Writes};
+use crate::tuning::{BATCH_BYTES, BATCH_FRAMES, FRAME_OVERHEAD, KEPT_ENTRIES, WRITE_OVERHEAD};
+use crate::wire::{Flags, ping, pong};
 
 /// How far a frame has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,19 +65,6 @@ pub(super) struct Outbox {
     writes: Writes,
     /// What was taken in all, at the least that it counts for until it is read.
     written: u64,
-}
-
-/// Frames taken out of the outbox by the one who writes them.
-#[derive(Debug)]
-pub(super) struct Batch {
-    frames: VecDeque<Queued>,
-    /// Whether some bytes of the frame in front are written.
-    begun: bool,
-    /// Bytes that were taken in all, and those of them that belong to streams.
-    taken: usize,
-    taken_of_streams: usize,
-    taken_of_data: usize,
-    written_ping: Option<u64>,
 }
 
 impl Outbox {
@@ -492,59 +380,6 @@ impl Outbox {
                 ..Self::default()
             },
         )
-    }
-}
-
-impl Batch {
-    /// The bytes to write, by `write`, in one go.
-    pub(super) fn write<R>(&self, write: impl FnOnce(&[IoSlice<'_>]) -> R) -> R {
-        // One frame is written most often, and needs no list.
-        if self.frames.len() == 1 {
-            return write(&[IoSlice::new(self.front())]);
-        }
-        let mut slices = [IoSlice::new(&[]); BATCH_FRAMES];
-        let mut count = 0;
-        for (slice, queued) in slices.iter_mut().zip(&self.frames) {
-            *slice = IoSlice::new(queued.unwritten());
-            count += 1;
-        }
-        write(&slices[..count])
-    }
-
-    /// The bytes of the frame in front.
-    pub(super) fn front(&self) -> &[u8] {
-        self.frames.front().map_or(&[], Queued::unwritten)
-    }
-
-    /// So many bytes from the front were taken.
-    pub(super) fn advance(&mut self, mut taken: usize) {
-        self.taken += taken;
-        while let Some(queued) = self.frames.front_mut() {
-            let of_frame = taken.min(queued.unwritten().len());
-            queued.written += of_frame;
-            taken -= of_frame;
-            let is_whole = queued.unwritten().is_empty();
-            let counted = of_frame + if is_whole { FRAME_OVERHEAD } else { 0 };
-            match queued.kind {
-                Kind::Call => self.taken_of_streams += counted,
-                Kind::Data { .. } => {
-                    self.taken_of_streams += counted;
-                    self.taken_of_data += counted;
-                }
-                Kind::Ping(_) | Kind::Pong(_) | Kind::Withdrawn => {}
-            }
-            if !is_whole {
-                self.begun |= of_frame > 0;
-                return;
-            }
-            if let Kind::Ping(number) = queued.kind {
-                self.written_ping = Some(number);
-            }
-            self.begun = false;
-            if let Some(written) = self.frames.pop_front() {
-                buffers::give(written.frame);
-            }
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The order of frames, whoever writes them.
 
 use super::*;
-use crate::wire::{Header, MessageType};
+use crate::wire::{HEADER_LENGTH, Header, MessageType};
 
 const NOW: Duration = Duration::from_secs(1);
 

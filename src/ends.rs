@@ -35,12 +35,15 @@
 //! | what comes is not ttrpc | `Protocol` | `-` | `Sent` | look who is at the other end; the error names what it looks like |
 //! | no request of the client comes in the [time for it](ServerBuilder::first_request_timeout) | `PeerClosed` | `NoRequest` | `-` | connect when there is something to ask |
 //! | a header of the client does not come whole in the [time for it](ServerBuilder::header_timeout) | `PeerClosed` | `HeaderTimeout` | `-` | what was cut off was not executed |
+//! | a header of the server does not come whole in the [time for it](ClientBuilder::header_timeout) | `HeaderTimeout` | `-` | `Sent` | connect anew; ask what became of the call |
 //! | the server is silent while it is [watched](Keepalive::every) | `Dead` | `PeerClosed` | `Sent` | evict it, and let it register anew; ask what became of the call |
 //! | the server takes no bytes while it is watched | `Dead` | `Torn` | `PartlySent` | the same; the call was not executed |
 //!
 //! `Dead` is the only end by which a side says something against its peer. It has the [`DeadReason`] and
 //! the [`Evidence`], its snapshot's state is [`State::Dead`], and it is final for this connection only.
-//! With [`OnSilence::Report`] nothing ends, and the application closes for itself.
+//! With [`OnSilence::Report`] nothing ends, and the application closes for itself. Connections that share
+//! a stream, as NRI's two, end together: what one was convicted for is the end of the other, with its
+//! evidence.
 //!
 //! # What was sent
 //!

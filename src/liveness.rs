@@ -10,13 +10,12 @@ use std::time::Duration;
 use futures_core::Stream;
 use tokio::runtime;
 use tokio::sync::watch;
-use tokio::time::{Sleep, sleep_until};
 
 mod publisher;
 
 pub use publisher::{Publisher, Traffic};
 
-use crate::clock::Clock;
+use crate::clock::{Alarm, Clock};
 use crate::error::ConnectionError;
 use crate::keepalive::{self, DeadReason, Evidence, Peer, Support, View};
 use crate::wire::Flags;
@@ -368,7 +367,7 @@ enum Next {
     /// The present value has not been seen.
     Present,
     /// Waiting for a change, and for the end of the time in which one is held back.
-    Change(Option<Changed>, Option<Pin<Box<Sleep>>>),
+    Change(Option<Changed>, Option<Alarm>),
     /// The final value has been seen.
     End,
 }
@@ -425,7 +424,7 @@ impl Stream for Liveness {
                 let until = told.holds(&known).filter(|until| *until > now);
                 let until = until.filter(|_| runtime::Handle::try_current().is_ok());
                 if let Some(at) = until.and_then(|until| this.clock.instant(until)) {
-                    this.next = Next::Change(None, Some(Box::pin(sleep_until(at))));
+                    this.next = Next::Change(None, Some(Alarm::at(at)));
                     continue;
                 }
             }
@@ -462,7 +461,7 @@ impl Liveness {
             return Poll::Ready(());
         }
         match held {
-            Some(held) => held.as_mut().poll(cx),
+            Some(held) => Pin::new(held).poll(cx),
             None => Poll::Pending,
         }
     }

@@ -99,8 +99,8 @@ pub(crate) const SEND_SHARE: usize = 16 << 10;
 /// A buffer up to this size is kept for a stream's next message.
 pub(crate) const KEPT_BUFFER: usize = 4 << 10;
 
-/// A table or queue with room for more entries gives its memory back when it is empty: a burst is
-/// no reason to hold it for as long as the connection lasts.
+/// A queue with room for more entries gives its memory back when it is empty, and a table when it is
+/// almost: a burst is no reason to hold it for as long as the connection lasts.
 pub(crate) const KEPT_ENTRIES: usize = 128;
 
 /// Bytes of a refusal at most. A longer status is not taken apart to see whether it announces a

@@ -439,6 +439,18 @@ fn causes() -> Vec<(&'static str, Played)> {
             }),
         ),
         (
+            "a header of the server does not come whole in the [time for it](ClientBuilder::header_timeout)",
+            Box::pin(async {
+                let (here, there) = tokio::io::duplex(4096);
+                let client = Client::builder().keepalive(Keepalive::off());
+                let client = client.header_timeout(secs(1)).attach(here).unwrap();
+                let call = calling(&client, "For", 1).await;
+                let mut peer = Peer::new(there);
+                peer.send([0; 3]).await;
+                told(&client, call).await
+            }),
+        ),
+        (
             "what comes is not ttrpc",
             Box::pin(async {
                 let (client, mut socket, call) = bare(Keepalive::off()).await;

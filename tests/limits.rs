@@ -9,6 +9,8 @@
 mod support;
 
 use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::errno::Errno;
@@ -27,10 +29,15 @@ const CHILD: &str = "TTRPC_KEEPALIVE_TEST_CHILD";
 /// Whether this process is the child that plays the test of this name. The parent plays it by
 /// starting one.
 fn plays(test: &str) -> bool {
+    plays_by(Command::new(std::env::current_exe().unwrap()), test)
+}
+
+/// The same, where it takes another program to start it.
+fn plays_by(mut program: Command, test: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return true;
     }
-    let child = Command::new(std::env::current_exe().unwrap())
+    let child = program
         .args(["--exact", test, "--nocapture"])
         .env(CHILD, "1")
         .output()
@@ -220,4 +227,63 @@ async fn a_name_that_no_thread_can_resolve_is_an_error_and_no_panic() {
     Client::builder().connect(&number).await.unwrap();
     limit(Resource::RLIMIT_NPROC, threads);
     Client::builder().connect(&name).await.unwrap();
+}
+
+/// The child has mounts of its own, as whoever may have a user namespace can.
+fn plays_with_own_mounts(test: &str) -> bool {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--user", "--map-root-user", "--mount"]);
+    unshare.arg(std::env::current_exe().unwrap());
+    plays_by(unshare, test)
+}
+
+/// Fills what is left, and yields the files.
+fn fill(folder: &Path) -> Vec<PathBuf> {
+    let files = (0..).map(|number: u32| folder.join(number.to_string()));
+    let files: Vec<_> = files
+        .take_while(|file| File::create(file).is_ok())
+        .collect();
+    let error = File::create(folder.join("more")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::StorageFull);
+    files
+}
+
+#[tokio::test]
+async fn a_full_disk_costs_who_wants_a_new_address_an_error_and_nobody_else() {
+    if !plays_with_own_mounts("a_full_disk_costs_who_wants_a_new_address_an_error_and_nobody_else")
+    {
+        return;
+    }
+    let disk = tempfile::tempdir().unwrap();
+    let disk = disk.path();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=16k,nr_inodes=8", "none"])
+        .arg(disk)
+        .status();
+    assert!(mounted.unwrap().success());
+    let at = |name: &str| disk.join(name).display().to_string();
+    let full = |bound: Result<Listener, ConnectError>| match bound {
+        Err(ConnectError::Io { source, .. }) => assert_eq!(source.kind(), ErrorKind::StorageFull),
+        other => panic!("{other:?}"),
+    };
+
+    // Two that are there before: one at work, and one that was killed.
+    let listener = Listener::bind(&at("served")).await.unwrap();
+    let server = echo().build().unwrap();
+    tokio::spawn(async move { server.serve(listener).await });
+    drop(std::os::unix::net::UnixListener::bind(at("stale")).unwrap());
+    let files = fill(disk);
+
+    full(Listener::bind(&at("new")).await);
+    let replacing = || Listener::builder().replace_stale(true);
+    full(replacing().bind(&at("stale")).await);
+    let left: Vec<_> = std::fs::read_dir(disk).unwrap().collect();
+    assert_eq!(left.len(), files.len() + 2, "{left:?}");
+
+    let client = Client::builder().connect(&at("served")).await.unwrap();
+    assert!(say_large(&client, 4_000_000).await.is_ok());
+
+    std::fs::remove_file(&files[0]).unwrap();
+    replacing().bind(&at("stale")).await.unwrap();
+    Listener::bind(&at("new")).await.unwrap();
 }

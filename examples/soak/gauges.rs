@@ -5,8 +5,13 @@ use std::io;
 
 /// Bytes of memory of this process that are in use.
 pub(crate) fn resident() -> io::Result<f64> {
+    resident_of("self")
+}
+
+/// Bytes of memory of the process with this number that are in use.
+pub(crate) fn resident_of(process: &str) -> io::Result<f64> {
     const PAGE: f64 = 4096.0;
-    let statm = fs::read_to_string("/proc/self/statm")?;
+    let statm = fs::read_to_string(format!("/proc/{process}/statm"))?;
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     let pages: f64 = pages.ok_or(io::ErrorKind::InvalidData)?;
     Ok(pages * PAGE)
@@ -30,4 +35,14 @@ pub(crate) fn slope(points: &[(f64, f64)]) -> f64 {
         square += (x - mean_x) * (x - mean_x);
     }
     if square == 0.0 { 0.0 } else { along / square }
+}
+
+/// Exact for every number that a run can count to.
+#[expect(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    reason = "there is no other way to a float"
+)]
+pub(crate) fn as_float(number: u64) -> f64 {
+    number as f64
 }

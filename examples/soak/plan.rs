@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "\
+pub(crate) const USAGE: &str = "\
 usage: soak [--calls N] [--streams N] [--leak BYTES]
+       soak --idle N [--seconds S]
+       soak --peaks
 
   --calls    unary calls, 100,000 if not given
   --streams  streams, 10,000 if not given
-  --leak     keeps so many bytes of each call, to see that it is noticed";
+  --leak     keeps so many bytes of each call, to see that it is noticed
+  --idle     instead: so many connections that are watched and have no call
+  --seconds  for how long they are held, 600 if not given
+  --peaks    instead: what others pay for very many calls at once";
 
 pub(crate) struct Plan {
     pub(crate) calls: usize,

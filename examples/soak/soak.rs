@@ -182,7 +182,7 @@ struct Samples {
 impl Samples {
     fn new(plan: &Plan) -> Self {
         Self {
-            all: as_float(plan.calls + plan.streams),
+            all: counted(plan.calls + plan.streams),
             growth: plan.growth,
             memory: Vec::new(),
             begun: Instant::now(),
@@ -191,7 +191,7 @@ impl Samples {
     }
 
     fn take(&mut self, done: &Done, lanes: &Lanes, running: &Running) -> Result<(), Failure> {
-        let work = as_float(done.work.load(Relaxed)).min(self.all);
+        let work = counted(done.work.load(Relaxed)).min(self.all);
         let memory = gauges::resident()?;
         let descriptors = gauges::descriptors()?;
         self.memory.push((work, memory));
@@ -262,12 +262,6 @@ async fn settle(lanes: &Lanes, running: &Running, connected: usize) -> Result<()
     }
 }
 
-/// Exact for every number of calls that a run can make.
-#[expect(
-    clippy::as_conversions,
-    clippy::cast_precision_loss,
-    reason = "there is no other way to a float"
-)]
-fn as_float(number: usize) -> f64 {
-    number as f64
+fn counted(number: usize) -> f64 {
+    gauges::as_float(u64::try_from(number).unwrap_or(u64::MAX))
 }

@@ -6,14 +6,13 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::timeout;
 
 use super::calls::{Calls, Key, Opening};
 use super::own_clock::OwnClock;
 use super::shared::Shared;
 use super::state::State;
 use super::streaming::StreamGuard;
-use crate::clock::Clock;
+use crate::clock::{Clock, within};
 use crate::config::ClientSettings;
 use crate::error::{CloseError, Error, Unsent};
 use crate::hook::{CallStart, Hook, Hooked, Outcome};
@@ -150,11 +149,11 @@ impl Handle {
         let ends = EndOnDrop(shared);
         let now = shared.now();
         shared.with(|state, effects| state.close_when_sent(now, effects));
-        let in_time = timeout(limit, shared.closed()).await.is_ok();
+        let in_time = within(limit, shared.closed()).await.is_some();
         drop(ends);
         if !in_time {
             // A driver that does not run will end the connection when it does (law 9).
-            let _ = timeout(END_MARGIN, shared.closed()).await;
+            within(END_MARGIN, shared.closed()).await;
         }
         let (unsent, end) = shared.unsent();
         if unsent == Unsent::default() {

@@ -5,17 +5,17 @@ use std::pin::Pin;
 use std::task::Context;
 
 use tokio::runtime;
-use tokio::time::{Sleep, sleep_until};
 
 use super::calls::Calls;
 use super::shared::Shared;
+use crate::clock::Alarm;
 use crate::keepalive::CallDeadline;
 use crate::tuning::OWN_CLOCK_MARGIN;
 
 /// Ends a call at its deadline if the driver does not (law 9): the runtime of the driver may not run, or
 /// another task may keep its thread.
 #[derive(Default)]
-pub(crate) struct OwnClock(Option<Pin<Box<Sleep>>>);
+pub(crate) struct OwnClock(Option<Alarm>);
 
 impl OwnClock {
     /// For a call without a limit, or before it has begun.
@@ -36,13 +36,13 @@ impl OwnClock {
         let margin = OWN_CLOCK_MARGIN.max(deadline.lead() / 4);
         let at = deadline.deadline().saturating_add(margin);
         let at = shared.clock().instant(at);
-        Self(at.map(|at| Box::pin(sleep_until(at))))
+        Self(at.map(Alarm::at))
     }
 
     /// Ends what has run out of time, if the driver has had its time to do so.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, shared: &Shared<Calls>) {
-        let Some(sleep) = &mut self.0 else { return };
-        if sleep.as_mut().poll(cx).is_ready() {
+        let Some(alarm) = &mut self.0 else { return };
+        if Pin::new(alarm).poll(cx).is_ready() {
             self.0 = None;
             let now = shared.now();
             shared.with(|state, effects| state.run_for_driver(now, effects));

@@ -3,8 +3,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher};
+use std::mem;
 
 use super::inbox::Inbox;
+use crate::tuning::KEPT_ENTRIES;
 
 /// The record that one side keeps of a stream beside its halves.
 pub(crate) trait StreamRecord: fmt::Debug + Send + 'static {
@@ -72,6 +74,20 @@ impl<K: StreamRecord> Stream<K> {
 /// Streams by their ids.
 pub(crate) type Table<K> = HashMap<u32, Stream<K>, Spread>;
 
+/// A table that a burst has left almost empty, in exchange for a small one. What is moved is a small part
+/// of what has gone since, so that a removal costs the same as ever. Not only when the last one goes: a
+/// call that stays for days would keep the memory of a burst for as long.
+pub(super) fn left_by_burst<V>(
+    table: &mut HashMap<u32, V, Spread>,
+) -> Option<HashMap<u32, V, Spread>> {
+    if table.capacity() <= KEPT_ENTRIES || table.len() >= table.capacity() / 16 {
+        return None;
+    }
+    let mut small = HashMap::with_capacity_and_hasher(2 * table.len(), table.hasher().clone());
+    small.extend(table.drain());
+    Some(mem::replace(table, small))
+}
+
 /// Spreads ids over a table. A server's are chosen by its peer, so that the place of each depends on a
 /// number that no peer knows.
 #[derive(Clone)]
@@ -120,5 +136,26 @@ impl Hasher for Product {
 
     fn write_u32(&mut self, id: u32) {
         self.product = (self.product ^ u64::from(id)).wrapping_mul(self.factor);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_leaves_no_memory_behind_although_some_streams_go_on() {
+        for stay in [0, 1, 100] {
+            let mut table = HashMap::with_hasher(Spread::new(0x9e37_79b9_7f4a_7c15));
+            let mut exchanged = 0;
+            table.extend((0..60_000).map(|id| (id, id)));
+            for id in stay..60_000 {
+                table.remove(&id);
+                exchanged += usize::from(left_by_burst(&mut table).is_some());
+            }
+            assert!(table.capacity() <= KEPT_ENTRIES.max(16 * 100), "{stay}");
+            assert!((0..stay).all(|id| table.get(&id) == Some(&id)));
+            assert!(exchanged <= 5, "{exchanged} exchanges for {stay}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! A handler's own task keeps its deadlines. It cannot while the handler blocks its thread: then the
 //! driver, which is on another one, answers in its place a little later.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -46,10 +46,10 @@ impl Early {
 }
 
 /// The calls of one connection that have such deadlines, from their start to the end of their handlers.
-/// Bounded by the handlers that may run.
+/// Bounded by the handlers that may run; memory follows their number down.
 #[derive(Debug, Default)]
 pub(super) struct EarlyAnswers {
-    calls: HashMap<u32, Early>,
+    calls: BTreeMap<u32, Early>,
     due: BTreeSet<(Duration, u32)>,
 }
 

@@ -9,6 +9,7 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
+use crate::clock::within;
 use crate::config::ServerSettings;
 use crate::connection::{Connection, PeerLimits};
 use crate::error::{ConfigError, ConnectionError};
@@ -336,6 +337,6 @@ impl Server {
 
     async fn closed_within(&self, limit: Duration) -> bool {
         let closed = self.state.phase.closed();
-        tokio::time::timeout(limit, closed).await.is_ok()
+        within(limit, closed).await.is_some()
     }
 }

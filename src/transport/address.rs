@@ -14,6 +14,7 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 
 use super::Socket;
 use super::descriptor::is_its_own_peer;
+use crate::clock::{Alarm, within};
 use crate::error::ConnectError;
 use crate::panics::catch;
 use crate::tuning::{BACKLOG_RETRY, SHORTEST_RETRY};
@@ -78,18 +79,18 @@ impl Address {
                             return Err(error);
                         };
                         last = Some(error);
-                        tokio::time::sleep(pause).await;
+                        Alarm::after(pause).await;
                     }
                 }
             }
         };
-        match tokio::time::timeout(limit, trying).await {
-            Ok(Ok(connected)) => Ok(connected),
-            Ok(Err(source)) => Err(ConnectError::Io {
+        match within(limit, trying).await {
+            Some(Ok(connected)) => Ok(connected),
+            Some(Err(source)) => Err(ConnectError::Io {
                 address: self.to_string(),
                 source,
             }),
-            Err(_) => Err(ConnectError::TimedOut {
+            None => Err(ConnectError::TimedOut {
                 address: self.to_string(),
                 timeout: limit,
                 source: last,

@@ -20,6 +20,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::clock::Alarm;
 use crate::tuning::{SOCKET_FILE_CLAIMS, SOCKET_FILE_START};
 use tokio::net::UnixStream;
 
@@ -92,7 +93,7 @@ impl Claim {
                 Ok(()) => return Ok(Some(Self(name))),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                    tokio::time::sleep(SOCKET_FILE_START).await;
+                    Alarm::after(SOCKET_FILE_START).await;
                 }
                 Err(error) => return Err(error),
             }
@@ -142,7 +143,7 @@ pub(super) async fn remove_stale(path: &Path) -> io::Result<()> {
             // It was accepted, or waits to be: somebody listens. Or it cannot be tried.
             _ => return in_use(),
         }
-        tokio::time::sleep(pause).await;
+        Alarm::after(pause).await;
     }
     match Identity::of(path) {
         Ok(found) if found == file => fs::remove_file(path),

@@ -17,6 +17,7 @@ mod freezer;
 mod hooked;
 mod log;
 mod peer;
+mod process;
 mod streams;
 
 use std::future::Future;
@@ -41,6 +42,7 @@ pub(crate) use freezer::{Freezable, Freezer};
 pub(crate) use hooked::Hooked;
 pub(crate) use log::Log;
 pub(crate) use peer::{Peer, call_within, code, junk, requests};
+pub(crate) use process::{Process, address, as_child, plays, wait_for_parent};
 pub(crate) use streams::{SERVICE, client_of, count, echoed, join, streams};
 
 pub(crate) const fn ms(millis: u64) -> Duration {

@@ -6,9 +6,8 @@ use std::task::{Poll, Waker};
 use super::{Failure, Side, State};
 use crate::connection::effects::Effects;
 use crate::connection::inbox::{Chunk, Inbox, Overflow, Received};
-use crate::connection::stream::{Local, Stream, Table};
+use crate::connection::stream::{Local, Stream, left_by_burst};
 use crate::error::ConnectionError;
-use crate::tuning::KEPT_ENTRIES;
 use crate::wire::{Flags, Header, MessageType};
 
 impl<S: Side> State<S> {
@@ -158,7 +157,7 @@ impl<S: Side> State<S> {
         }
     }
 
-    /// Removes a stream of which nothing is left, and the memory of a burst with the last one.
+    /// Removes a stream of which nothing is left, and the memory of a burst with the last ones.
     pub(crate) fn forget(&mut self, id: u32, effects: &mut Effects) {
         if self.streams.get(&id).is_some_and(Stream::is_over) {
             self.remove(id, effects);
@@ -167,9 +166,8 @@ impl<S: Side> State<S> {
 
     pub(in crate::connection) fn remove(&mut self, id: u32, effects: &mut Effects) {
         self.streams.remove(&id);
-        if self.streams.is_empty() && self.streams.capacity() > KEPT_ENTRIES {
-            let none = Table::with_hasher(self.streams.hasher().clone());
-            effects.drop_later(mem::replace(&mut self.streams, none));
+        if let Some(table) = left_by_burst(&mut self.streams) {
+            effects.drop_later(table);
         }
     }
 

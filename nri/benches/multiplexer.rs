@@ -3,6 +3,11 @@
 //! count.
 //!
 //!     cargo bench -p ttrpc-keepalive-nri --bench multiplexer [-- --rounds N]
+//!
+//! For `perf stat` or `valgrind --tool=callgrind`, which count what other work does not change: so many calls of 64 B, one
+//! at a time, on one thread, over one of the two.
+//!
+//!     cargo bench -p ttrpc-keepalive-nri --bench multiplexer -- --plain N | --multiplexed N
 
 #![allow(
     clippy::print_stdout,
@@ -30,10 +35,22 @@ const ROWS: [(usize, usize, usize, f64); 3] = [
 ];
 
 fn main() {
-    let mut arguments = std::env::args().skip_while(|argument| argument != "--rounds");
-    let rounds = arguments
-        .nth(1)
-        .map_or(30, |rounds| rounds.parse().unwrap());
+    let number = |option: &str| {
+        let mut arguments = std::env::args().skip_while(|argument| argument != option);
+        arguments.nth(1).map(|number| number.parse().unwrap())
+    };
+    let rounds = number("--rounds").unwrap_or(30);
+    for (option, is_shared) in [("--plain", false), ("--multiplexed", true)] {
+        if let Some(calls) = number(option) {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            let runtime = builder.enable_all().build().unwrap();
+            return runtime.block_on(async {
+                let (plain, shared) = both().await;
+                let client = if is_shared { shared } else { plain };
+                say(&client, 1, calls, 64).await;
+            });
+        }
+    }
     for workers in [1, 2] {
         let mut builder = match workers {
             1 => tokio::runtime::Builder::new_current_thread(),
@@ -50,17 +67,7 @@ fn main() {
 
 async fn run(workers: usize, rounds: usize) {
     for (length, in_flight, calls, allowed) in ROWS {
-        let (here, there) = UnixStream::pair().unwrap();
-        let plain = connect(here, there);
-
-        let (here, there) = UnixStream::pair().unwrap();
-        let plugin = Multiplexer::new().split(here);
-        let runtime = Multiplexer::new().split(there);
-        let shared = connect(runtime.plugin_service, plugin.plugin_service);
-        // The others are there, and have nothing to say.
-        let idle = connect(plugin.runtime_service, runtime.runtime_service);
-        say(&idle, 1, 1, 64).await;
-
+        let (plain, shared) = both().await;
         let (mut alone, mut together) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             alone.push(say(&plain, in_flight, calls, length).await);
@@ -76,6 +83,21 @@ async fn run(workers: usize, rounds: usize) {
             together.as_secs_f64() / alone.as_secs_f64(),
         );
     }
+}
+
+/// A client over a plain socket, and one over one of two connections. The other of these is there, and has nothing
+/// to say.
+async fn both() -> (Client, Client) {
+    let (here, there) = UnixStream::pair().unwrap();
+    let plain = connect(here, there);
+    let (here, there) = UnixStream::pair().unwrap();
+    let plugin = Multiplexer::new().split(here);
+    let runtime = Multiplexer::new().split(there);
+    let shared = connect(runtime.plugin_service, plugin.plugin_service);
+    let idle = connect(plugin.runtime_service, runtime.runtime_service);
+    say(&idle, 1, 1, 64).await;
+    std::mem::forget(idle);
+    (plain, shared)
 }
 
 fn connect(here: impl IntoTransport, there: impl IntoTransport) -> Client {

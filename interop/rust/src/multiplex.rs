@@ -25,8 +25,9 @@ const AT_ONCE: [usize; 2] = [1, 100];
 const LARGE_AT_ONCE: [usize; 2] = [1, 8];
 
 /// Around the edges of the pieces here and there, and up to the largest message.
-const SIZES: [usize; 14] = [
+const SIZES: [usize; 15] = [
     0, 1, 100, 4000, 4050, 4096, 4100, 8180, 16_000, 65_536, 69_600, 70_000, 1_000_000, 4_000_000,
+    4_194_240,
 ];
 
 pub(crate) async fn all(world: &World, report: &mut Report) {

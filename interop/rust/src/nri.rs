@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use ttrpc_keepalive::{DeadReason, Keepalive, Support, Verdict};
+use ttrpc_keepalive::{Code, DeadReason, Keepalive, Status, Support, Verdict};
 use ttrpc_keepalive_nri::api::{Container, LinuxResources, PodSandbox};
-use ttrpc_keepalive_nri::runtime::{Change, EventError, Runtime};
+use ttrpc_keepalive_nri::runtime::{Absence, Change, EventError, Runtime};
 
 use crate::process::Process;
 use crate::report::{Report, World, claim};
@@ -40,6 +40,8 @@ pub(crate) async fn all(world: &World, report: &mut Report) {
         report
             .pairing(&name, as_written(late(world, release)))
             .await;
+        let name = format!("Go NRI stub {release}, Rust runtime: answers in time");
+        report.pairing(&name, in_time(world, release)).await;
         let name = format!("Go NRI stub {release}, Rust runtime: stopped at work");
         report
             .pairing(&name, as_written(stopped_at_work(world, release)))
@@ -49,6 +51,8 @@ pub(crate) async fn all(world: &World, report: &mut Report) {
             .pairing(&name, as_written(stopped_while_idle(world, release)))
             .await;
     }
+    let name = "Go NRI stub 0.12.5, Rust runtime: late, asks to have that fail";
+    report.pairing(name, failing(world)).await;
 }
 
 /// Measures what becomes of late plugins, and prints the table of it, or writes it.
@@ -286,6 +290,47 @@ async fn late(world: &World, release: &str) -> Result<String> {
         took,
         "*slow*: it reads. Kept, spared until it has answered, synchronized, served again",
     ))
+}
+
+/// Who answers before its limit is kept and served, whatever it answers: nothing, and the event goes on; an error, and
+/// the event fails, Stop and Remove events too.
+async fn in_time(world: &World, release: &str) -> Result<String> {
+    let mut node = Node::start(world, release, 0, &[], 2 * LIMIT).await?;
+    let (created, took) = node.create("empty").await;
+    claim!(created?.is_empty(), "adjusted by nothing");
+    claim!(took > LIMIT / 2, "it took {took:?}");
+    let (failed, _) = node.create("deadline").await;
+    let failed = failed.err().ok_or("no error")?;
+    let code = failed.status().map(Status::code);
+    claim!(code == Some(Code::DEADLINE_EXCEEDED), "{failed}");
+    let stopped = node.runtime.stop_container(pod("p"), container("error"));
+    let stopped = stopped.await.err().ok_or("no error")?;
+    claim!(stopped.to_string().contains("not this one"), "{stopped}");
+    let removed = node.runtime.remove_pod_sandbox(pod("error")).await;
+    let removed = removed.err().ok_or("no error")?;
+    claim!(removed.to_string().contains("not this one"), "{removed}");
+    let (created, _) = node.create("last").await;
+    claim!(created? == ["GO=last"], "not adjusted");
+    let changed = node.changes.try_recv().ok();
+    claim!(changed.is_none(), "{changed:?}");
+    Ok(format!(
+        "nothing after {:.1} s goes on, three errors fail, kept",
+        took.as_secs_f64()
+    ))
+}
+
+/// It says what becomes of an event that it does not answer in time, and is kept by this runtime in any case.
+async fn failing(world: &World) -> Result<String> {
+    let mut node = Node::start(world, "0.12.5", 0, &["fails"], 2 * LIMIT).await?;
+    let (failed, took) = node.create("slow").await;
+    let failed = failed.err().ok_or("made without it")?;
+    let verdict = failed.absence().and_then(Absence::verdict);
+    claim!(verdict == Some(Verdict::Slow), "{failed}");
+    node.until(|change| matches!(change, Change::Serving))
+        .await?;
+    let (created, _) = node.create("last").await;
+    claim!(created? == ["GO=last"], "not adjusted");
+    Ok(format!("failed after {:.1} s, kept", took.as_secs_f64()))
 }
 
 /// Stopped with a request in its socket: one limit, then nothing, until it is found dead.

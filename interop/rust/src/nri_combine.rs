@@ -15,7 +15,7 @@ use ttrpc_keepalive_nri::runtime::Runtime;
 use ttrpc_keepalive_nri::{Plugin, removal};
 
 use crate::Result;
-use crate::nri_plugin::{base64, to_base64};
+use crate::nri_messages::{base64, to_base64};
 use crate::process::Process;
 use crate::report::{Report, World, claim};
 

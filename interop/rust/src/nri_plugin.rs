@@ -1,12 +1,10 @@
 //! Plugins of the NRI crate, and runtimes with Go's adaptation as it is.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use protobuf::MessageDyn;
-use protobuf::reflect::{ReflectValueRef, RuntimeFieldType};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -19,14 +17,12 @@ use crate::process::Process;
 use crate::report::{Report, World, claim};
 
 /// What the runtimes on most nodes embed, and the newest.
-const RELEASES: [&str; 2] = ["0.8.0", "0.12.5"];
+pub(crate) const RELEASES: [&str; 2] = ["0.8.0", "0.12.5"];
 
 /// How long something may take that takes less than a second on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) async fn all(world: &World, report: &mut Report) {
-    let name = "Go NRI messages 0.12.5: every field of every message, both ways";
-    report.pairing(name, messages(world)).await;
     for release in RELEASES {
         let name = format!("Rust NRI plugin, Go NRI runtime {release}: every event");
         report.pairing(&name, events(world, release)).await;
@@ -39,113 +35,21 @@ pub(crate) async fn all(world: &World, report: &mut Report) {
     }
 }
 
-/// Encoded there with every field set, decoded here, where none may be unknown, encoded here, and compared there
-/// with what it was.
-async fn messages(world: &World) -> Result<String> {
-    let program = world.program("interop/go/nri-messages-0.12.5");
-    let mut go = Process::start(&program, &[], &world.socket())?;
-    let file = file_descriptor();
-    let mut own: BTreeSet<String> = file
-        .messages()
-        .map(|message| message.name().to_owned())
-        .collect();
-    let mut lines = Vec::new();
-    loop {
-        let line = go.line().await?;
-        let Some((name, text)) = line.split_once(' ') else {
-            claim!(line == "end", "{line}");
-            break;
-        };
-        let descriptor = file.message_by_package_relative_name(name);
-        let descriptor = descriptor.ok_or_else(|| format!("there is no message {name}"))?;
-        own.remove(name);
-        let message = descriptor.parse_from_bytes(&base64(text)?)?;
-        claim!(
-            !has_unknown(&*message),
-            "{name} has a field that is not known here"
-        );
-        lines.push(format!(
-            "{name} {}",
-            to_base64(&message.write_to_bytes_dyn()?)
-        ));
-    }
-    claim!(own.is_empty(), "there only: {own:?}");
-    for line in lines {
-        go.tell(&line).await?;
-    }
-    go.tell("end").await?;
-    go.outcome().await
-}
-
-/// Whether a message, or one in it, has a field that its description does not name: it would be written as it
-/// was read.
-fn has_unknown(message: &dyn MessageDyn) -> bool {
-    let is_unknown = |value: ReflectValueRef<'_>| match value {
-        ReflectValueRef::Message(message) => has_unknown(&*message),
-        _ => false,
-    };
-    message.unknown_fields_dyn().iter().next().is_some()
-        || message
-            .descriptor_dyn()
-            .fields()
-            .any(|field| match field.runtime_field_type() {
-                RuntimeFieldType::Singular(_) => field.get_singular(message).is_none_or(is_unknown),
-                RuntimeFieldType::Repeated(_) => {
-                    field.get_repeated(message).into_iter().any(is_unknown)
-                }
-                RuntimeFieldType::Map(..) => field
-                    .get_map(message)
-                    .into_iter()
-                    .any(|(_, value)| is_unknown(value)),
-            })
-}
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-pub(crate) fn base64(text: &str) -> Result<Vec<u8>> {
-    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
-    for byte in text.bytes().filter(|byte| *byte != b'=') {
-        let digit = ALPHABET.iter().position(|other| *other == byte);
-        bits = bits << 6 | u32::try_from(digit.ok_or("not base64")?)?;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push(u8::try_from(bits >> count & 0xFF)?);
-        }
-    }
-    Ok(bytes)
-}
-
-pub(crate) fn to_base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let whole = chunk
-            .iter()
-            .fold(0_usize, |whole, byte| whole << 8 | usize::from(*byte));
-        let whole = whole << (8 * (3 - chunk.len()));
-        for place in 0..4 {
-            let digit = char::from(ALPHABET[whole >> (18 - 6 * place) & 63]);
-            text.push(if place > chunk.len() { '=' } else { digit });
-        }
-    }
-    text
-}
-
 /// A runtime, and perhaps a plugin in this process.
-struct Node {
+pub(crate) struct Node {
     runtime: Process,
-    socket: PathBuf,
+    pub(crate) socket: PathBuf,
     /// What the runtime has printed by itself.
     notes: VecDeque<String>,
     /// What the plugin was told.
     events: mpsc::UnboundedReceiver<String>,
-    ends: mpsc::UnboundedReceiver<String>,
-    told: Arc<Told>,
+    pub(crate) ends: mpsc::UnboundedReceiver<String>,
+    pub(crate) told: Arc<Told>,
     plugin: Option<JoinHandle<()>>,
 }
 
 /// What a plugin tells of what it is told.
-struct Told {
+pub(crate) struct Told {
     events: mpsc::UnboundedSender<String>,
     ends: mpsc::UnboundedSender<String>,
 }
@@ -193,7 +97,7 @@ impl Node {
     }
 
     /// With a plugin that is made of this one, once it gets events.
-    async fn with(
+    pub(crate) async fn with(
         world: &World,
         release: &str,
         pods: usize,
@@ -218,7 +122,7 @@ impl Node {
     }
 
     /// Waits until the plugin gets events: a runtime adds it a moment after it has synchronized it.
-    async fn served(&mut self) -> Result<()> {
+    pub(crate) async fn served(&mut self) -> Result<()> {
         let since = Instant::now();
         loop {
             self.tell("StartContainer probe").await?;
@@ -233,7 +137,7 @@ impl Node {
     }
 
     /// Tells the runtime of an event. Yields what became of it, and how long it took.
-    async fn tell(&mut self, event: &str) -> Result<(String, f64)> {
+    pub(crate) async fn tell(&mut self, event: &str) -> Result<(String, f64)> {
         self.runtime.tell(event).await?;
         loop {
             let line = self.runtime.line().await?;
@@ -255,13 +159,13 @@ impl Node {
         }
     }
 
-    async fn event(&mut self) -> Result<String> {
+    pub(crate) async fn event(&mut self) -> Result<String> {
         let event = timeout(PATIENCE, self.events.recv()).await;
         Ok(event?.ok_or("the plugin is gone")?)
     }
 
     /// Claims that the plugin is still there, and adjusts the next container.
-    async fn is_kept(&mut self) -> Result<()> {
+    pub(crate) async fn is_kept(&mut self) -> Result<()> {
         if let Ok(end) = self.ends.try_recv() {
             return Err(format!("the plugin was dropped: {end}").into());
         }
@@ -279,13 +183,13 @@ fn adjusted(name: &str) -> String {
 }
 
 impl Told {
-    fn got(&self, event: &str, name: &str) {
+    pub(crate) fn got(&self, event: &str, name: &str) {
         // The scenario may be over.
         let _ = self.events.send(format!("{event} {name}"));
     }
 
     /// Does what the name of the container says.
-    async fn create(
+    pub(crate) async fn create(
         self: Arc<Self>,
         event: EventContext,
         request: CreateContainerRequest,
@@ -299,6 +203,8 @@ impl Told {
             std::thread::sleep(slow);
         } else if name.starts_with("error") {
             return Err(Status::new(Code::UNKNOWN, "not this one"));
+        } else if name.starts_with("deadline") {
+            return Err(Status::new(Code::DEADLINE_EXCEEDED, "no time for this one"));
         } else if name.starts_with("update") {
             let runtime = event.runtime().clone();
             tokio::spawn(async move {

@@ -3,7 +3,10 @@
 //! ```text
 //! cargo run -p ttrpc-keepalive-nri --example runtime
 //! cargo run -p ttrpc-keepalive-nri --example runtime -- --write    and writes the table of the README
+//! cargo run -p ttrpc-keepalive-nri --example runtime -- serve /tmp/nri.sock [annotation=value]...
 //! ```
+//!
+//! The last is for plugins of your own: a container every second, in a pod with these annotations.
 //!
 //! The plugins are this same program, started again. Each may take 2 s for a container. *prompt* answers at
 //! once. *slow* takes 5 s for one. *wedged* blocks the one thread of its handlers for 5 s. *frozen* is stopped
@@ -22,6 +25,7 @@ mod check;
 mod node;
 mod plugin;
 mod processes;
+mod serve;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -60,8 +64,11 @@ async fn main() -> ExitCode {
         [] => run(false).await,
         ["--write"] => run(true).await,
         ["plugin", name, socket] => plugin::play(name, Path::new(socket)).await.map(|()| true),
+        ["serve", socket, ref annotations @ ..] => {
+            serve::serve(socket, annotations).await.map(|()| true)
+        }
         _ => {
-            eprintln!("usage: runtime [--write]");
+            eprintln!("usage: runtime [--write | serve SOCKET [ANNOTATION=VALUE]...]");
             return ExitCode::from(2);
         }
     };

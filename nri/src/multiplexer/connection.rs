@@ -13,7 +13,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use ttrpc_keepalive::transport::{Look, Shortcut, Transport};
 use ttrpc_keepalive::{ConnectionError, PeerCredentials, PeerProcess};
 
-use super::trunk::{Moved, Place, Trunk};
+use super::trunk::{Moved, Place, State, Trunk};
+use super::wakers::Driver;
 
 /// One of the two connections on a shared stream: a [`Transport`] for a client or a server.
 ///
@@ -21,6 +22,8 @@ use super::trunk::{Moved, Place, Trunk};
 pub struct Connection {
     trunk: Arc<Trunk>,
     place: Place,
+    /// As the wakers know it.
+    known: Driver,
     /// When it is called, if nothing else calls it.
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -30,8 +33,17 @@ impl Connection {
         Self {
             trunk: Arc::clone(trunk),
             place,
+            known: Driver::default(),
             timer: None,
         }
+    }
+
+    fn poll<R>(
+        &mut self,
+        cx: &Context<'_>,
+        poll: impl FnOnce(&mut State, &mut Context<'_>) -> R,
+    ) -> R {
+        self.trunk.poll(self.place, &mut self.known, cx, poll)
     }
 
     /// Whether it is called then, or earlier.
@@ -56,15 +68,13 @@ impl Transport for Connection {
     ) -> Poll<io::Result<usize>> {
         let place = self.place;
         loop {
-            let read = (self.trunk).poll(place, cx, |state, both| {
-                state.read(place, both, buffer, limit)
-            });
+            let read = self.poll(cx, |state, both| state.read(place, both, buffer, limit));
             match read {
                 Moved::Done(read) => return Poll::Ready(read),
                 Moved::Pending => return Poll::Pending,
                 // The other one sees to the stream.
                 Moved::Until(until) if self.wait(cx, until) => {
-                    self.trunk.stand_by(place);
+                    self.trunk.stand_by(place, &mut self.known);
                     return Poll::Pending;
                 }
                 Moved::Until(_) => {}
@@ -79,8 +89,7 @@ impl Transport for Connection {
     ) -> Poll<io::Result<usize>> {
         let place = self.place;
         loop {
-            let written =
-                (self.trunk).poll(place, cx, |state, both| state.write(place, both, slices));
+            let written = self.poll(cx, |state, both| state.write(place, both, slices));
             match written {
                 Moved::Done(written) => return Poll::Ready(written),
                 Moved::Pending => return Poll::Pending,
@@ -92,12 +101,12 @@ impl Transport for Connection {
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let place = self.place;
-        (self.trunk).poll(place, cx, |state, both| state.flush(place, both))
+        self.poll(cx, |state, both| state.flush(place, both))
     }
 
     fn poll_look(&mut self, cx: &mut Context<'_>) -> Poll<Look> {
         let place = self.place;
-        (self.trunk).poll(place, cx, |state, both| state.look(place, both))
+        self.poll(cx, |state, both| state.look(place, both))
     }
 
     fn unread(&self) -> Option<usize> {
@@ -146,7 +155,7 @@ impl Transport for Connection {
 
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let place = self.place;
-        (self.trunk).poll(place, cx, |state, both| state.shutdown(place, both))
+        self.poll(cx, |state, both| state.shutdown(place, both))
     }
 
     fn abort(&mut self) {

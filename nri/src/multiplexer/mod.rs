@@ -48,9 +48,26 @@
 //!   peer that knows no PING is judged on both as it is on a socket of its own.
 //! - **The end.** If one convicts the peer, both end with this reason and its evidence. The same holds for
 //!   whatever else ends one of them but this side's will, since its peer would wait for answers
-//!   that nobody gives. A connection that *this side* closes, by dropping its client or its server, leaves
-//!   the other alone, in whatever order; with the second the stream closes. A write error ends writing:
-//!   what has been received is still delivered, on both.
+//!   that nobody gives. A write error ends writing: what has been received is still delivered, on both.
+//!
+//! # What closing one of them does
+//!
+//! A connection that *this side* closes, by dropping its client or by ending its server, leaves the other alone, in
+//! whatever order; with the second the stream closes. NRI has no word for the end of one connection, so **the peer
+//! is not told**, and until the second closes:
+//!
+//! - what the peer sends on the first is dropped: its calls there run out of their time, and its PINGs there have
+//!   no answer. A peer that watches that connection goes on for as long as the other one carries bytes, and finds
+//!   this side dead when that is silent too;
+//! - calls of this side that were under way on the first end with
+//!   [`ConnectionError::LocalClose`](ttrpc_keepalive::ConnectionError::LocalClose), and the peer's handlers for them
+//!   run on;
+//! - the other connection calls, serves, and is watched as before.
+//!
+//! So whoever is done with a peer closes both, the server first if its answers are to arrive, and a side that has
+//! only one use for the stream keeps the other connection for as long: a client on it is enough, or a server without
+//! services, which answers calls with UNIMPLEMENTED and PINGs with PONGs. A [`Connection`] that was given to nobody
+//! answers nothing, but its bytes are kept for whoever it is given to.
 //!
 //! Everything else is each connection's own: whether the peer knows PING, late answers, what is written.
 //! It is enough if one of the two asks: the client of the side that wants to know. A runtime watches its

@@ -70,7 +70,7 @@ impl Outgoing {
         let mut frames = Frames::new(slices);
         self.pieces.reserve(frames.left.min(PIECE) + HEADERS);
         loop {
-            let length = frames.piece(cutter);
+            let (length, is_whole) = frames.piece(cutter);
             if length == 0 || turn.length + length > PIECE {
                 break;
             }
@@ -79,7 +79,15 @@ impl Outgoing {
             self.pieces.put_u32(super::ID[place]);
             self.pieces
                 .put_u32(u32::try_from(length).unwrap_or_default());
-            frames.move_to(&mut self.pieces, cutter, length);
+            let moved = self.pieces.len();
+            frames.move_to(&mut self.pieces, length);
+            if is_whole {
+                *cutter = Cutter::new();
+                continue;
+            }
+            let mut moved = &self.pieces[moved..];
+            // What is not ttrpc goes in short pieces.
+            while !moved.is_empty() && cutter.cut(&mut moved, usize::MAX).is_ok() {}
         }
         self.taken[place] = self.end();
         self.behind[place] = 0;
@@ -158,10 +166,10 @@ impl<'a> Frames<'a> {
     }
 
     /// How long the next piece is: the rest of a long frame, whole frames that are short together, or
-    /// the first 4096 bytes of a long one. 0 if there is nothing.
-    fn piece(&self, cutter: &Cutter) -> usize {
+    /// the first 4096 bytes of a long one. 0 if there is nothing. And whether it ends where a frame does.
+    fn piece(&self, cutter: &Cutter) -> (usize, bool) {
         if cutter.remaining() > SHORT {
-            return self.left.min(cutter.remaining()).min(PIECE);
+            return (self.left.min(cutter.remaining()).min(PIECE), false);
         }
         let mut ahead = cutter.clone();
         let (mut seen, mut whole) = (0, 0);
@@ -184,13 +192,13 @@ impl<'a> Frames<'a> {
             }
         }
         match whole {
-            0 => self.left.min(SHORT),
-            whole => whole,
+            0 => (self.left.min(SHORT), false),
+            whole => (whole, true),
         }
     }
 
     /// Moves bytes from the front.
-    fn move_to(&mut self, pieces: &mut BytesMut, cutter: &mut Cutter, length: usize) {
+    fn move_to(&mut self, pieces: &mut BytesMut, length: usize) {
         self.left -= length;
         let mut missing = length;
         while missing > 0 {
@@ -198,15 +206,13 @@ impl<'a> Frames<'a> {
                 return;
             };
             let front = first.get(self.done..).unwrap_or_default();
-            let mut part = &front[..front.len().min(missing)];
+            let part = &front[..front.len().min(missing)];
             pieces.extend_from_slice(part);
             missing -= part.len();
             self.done += part.len();
             if self.done == first.len() {
                 (self.slices, self.done) = (rest, 0);
             }
-            // What is not ttrpc goes in short pieces.
-            while !part.is_empty() && cutter.cut(&mut part, usize::MAX).is_ok() {}
         }
     }
 }

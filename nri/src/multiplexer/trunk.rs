@@ -17,7 +17,7 @@ mod writing;
 
 use super::incoming::{HEADER, Incoming};
 use super::outgoing::Outgoing;
-use super::wakers::Wakers;
+use super::wakers::{Driver, Wakers};
 
 /// Connections on a stream.
 pub(super) const SIDES: usize = 2;
@@ -147,10 +147,11 @@ impl Trunk {
     pub(super) fn poll<R>(
         &self,
         place: Place,
+        known: &mut Driver,
         cx: &Context<'_>,
         poll: impl FnOnce(&mut State, &mut Context<'_>) -> R,
     ) -> R {
-        self.wakers.set(place, cx);
+        self.wakers.set(place, known, cx);
         self.with(|state| poll(state, &mut Context::from_waker(&self.both)))
     }
 
@@ -170,8 +171,8 @@ impl Trunk {
     }
 
     /// It is not woken for what comes, and polls by itself.
-    pub(super) fn stand_by(&self, place: Place) {
-        self.wakers.stand_by(place);
+    pub(super) fn stand_by(&self, place: Place, known: &mut Driver) {
+        self.wakers.stand_by(place, known);
     }
 
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {

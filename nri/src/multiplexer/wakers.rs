@@ -1,5 +1,6 @@
 //! The waker of the shared stream.
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
@@ -16,23 +17,31 @@ pub(super) struct Wakers {
     drivers: Mutex<[Driver; SIDES]>,
 }
 
-#[derive(Debug, Default)]
-struct Driver {
+/// How one driver is woken.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Driver {
     waker: Option<Waker>,
     stands_by: bool,
 }
 
 impl Wakers {
     /// Before the stream is polled for this connection, or a wake-up in between would be lost.
-    pub(super) fn set(&self, place: Place, cx: &Context<'_>) {
-        let driver = &mut self.lock()[place];
-        if !(driver.waker.as_ref()).is_some_and(|known| known.will_wake(cx.waker())) {
-            driver.waker = Some(cx.waker().clone());
+    ///
+    /// `known` is the connection's own copy of what is set: it polls several times for each call, mostly with
+    /// the same waker, and needs no lock to find that out.
+    pub(super) fn set(&self, place: Place, known: &mut Driver, cx: &Context<'_>) {
+        let is_same = (known.waker.as_ref()).is_some_and(|waker| waker.will_wake(cx.waker()));
+        if is_same && !known.stands_by {
+            return;
         }
-        driver.stands_by = false;
+        known.waker = Some(cx.waker().clone());
+        known.stands_by = false;
+        let before = mem::replace(&mut self.lock()[place], known.clone());
+        drop(before);
     }
 
-    pub(super) fn stand_by(&self, place: Place) {
+    pub(super) fn stand_by(&self, place: Place, known: &mut Driver) {
+        known.stands_by = true;
         self.lock()[place].stands_by = true;
     }
 
@@ -42,7 +51,7 @@ impl Wakers {
     }
 
     pub(super) fn wake(&self, place: Place) {
-        let waker = self.lock()[place].waker.take();
+        let waker = self.lock()[place].waker.clone();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -60,12 +69,11 @@ impl Wake for Wakers {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let wakers = {
-            let mut drivers = self.lock();
-            // One that is busy and has no waker here has been called already, or is stuck.
+            let drivers = self.lock();
             let all = drivers.iter().all(|driver| driver.stands_by);
-            (drivers.each_mut()).map(|driver| {
+            (drivers.each_ref()).map(|driver| {
                 if all || !driver.stands_by {
-                    driver.waker.take()
+                    driver.waker.clone()
                 } else {
                     None
                 }

@@ -22,6 +22,13 @@ pub enum PluginError {
         /// The name.
         name: String,
     },
+    /// [`Plugin::named_by_file`](crate::Plugin::named_by_file) is for programs that are called like
+    /// `10-devices`.
+    #[error("the program's file {file:?} is not called as a plugin is, like \"10-devices\"")]
+    InvalidFileName {
+        /// The name of the file, without its folder.
+        file: String,
+    },
     /// A runtime takes a plugin that asks for no events for one that asks for all of them.
     #[error("the plugin handles no events")]
     NoEvents,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use filedescriptor::FileDescriptor;
 use ttrpc_keepalive::Socket;
@@ -13,6 +14,17 @@ const NAME: &str = "NRI_PLUGIN_NAME";
 const INDEX: &str = "NRI_PLUGIN_IDX";
 const SOCKET: &str = "NRI_PLUGIN_SOCKET";
 
+/// What a plugin says of its index and name.
+#[derive(Clone, Debug)]
+pub(super) enum Named {
+    Given {
+        index: String,
+        name: String,
+    },
+    /// As its file is: `10-devices`.
+    ByFile,
+}
+
 /// The index and the name under which a plugin registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
@@ -22,17 +34,37 @@ pub(super) struct Identity {
 
 impl Identity {
     /// What the runtime says in the environment goes before what the plugin says of itself: it knows
-    /// the plugin by that already.
+    /// the plugin by that already. `program` is by which path the program was called.
     pub(super) fn new(
-        index: &str,
-        name: &str,
+        named: &Named,
+        program: Option<&Path>,
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, PluginError> {
-        let told = |variable, own: &str| {
-            let told = environment(variable).filter(|told| !told.is_empty());
-            told.unwrap_or_else(|| own.to_owned())
+        let told = |variable| environment(variable).filter(|told| !told.is_empty());
+        let (index, name) = match (told(INDEX), told(NAME), named) {
+            (Some(index), Some(name), _) => (index, name),
+            (
+                index,
+                name,
+                Named::Given {
+                    index: own,
+                    name: base,
+                },
+            ) => (
+                index.unwrap_or_else(|| own.clone()),
+                name.unwrap_or_else(|| base.clone()),
+            ),
+            (index, name, Named::ByFile) => {
+                let file = program.and_then(Path::file_name).unwrap_or_default();
+                let file = file.to_string_lossy();
+                let Some((own, base)) = file.split_once('-') else {
+                    let file = file.into_owned();
+                    return Err(PluginError::InvalidFileName { file });
+                };
+                let index = index.unwrap_or_else(|| own.to_owned());
+                (index, name.unwrap_or_else(|| base.to_owned()))
+            }
         };
-        let (index, name) = (told(INDEX, index), told(NAME, name));
         // Both would be refused by the runtime, which closes the connection and does not say why.
         let is_index = index.len() == 2 && index.bytes().all(|byte| byte.is_ascii_digit());
         if !is_index {
@@ -84,23 +116,30 @@ mod tests {
         None
     }
 
+    fn given(index: &str, name: &str) -> Named {
+        Named::Given {
+            index: index.to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
     #[test]
     fn an_index_and_a_name_that_runtimes_refuse_are_refused_here() {
         for index in ["", "1", "100", "1a", "é"] {
-            let refused = Identity::new(index, "name", nothing).unwrap_err();
+            let refused = Identity::new(&given(index, "name"), None, nothing).unwrap_err();
             assert!(
                 refused.to_string().contains(&format!("{index:?}")),
                 "{refused}"
             );
         }
         for name in ["", "a b", "a/b", "é"] {
-            let refused = Identity::new("10", name, nothing).unwrap_err();
+            let refused = Identity::new(&given("10", name), None, nothing).unwrap_err();
             assert!(
                 refused.to_string().contains(&format!("{name:?}")),
                 "{refused}"
             );
         }
-        let identity = Identity::new("07", "a-B_9.c+d", nothing).unwrap();
+        let identity = Identity::new(&given("07", "a-B_9.c+d"), None, nothing).unwrap();
         assert_eq!((&*identity.index, &*identity.name), ("07", "a-B_9.c+d"));
     }
 
@@ -111,8 +150,28 @@ mod tests {
             INDEX => Some("42".to_owned()),
             _ => None,
         };
-        let identity = Identity::new("10", "own", started).unwrap();
-        assert_eq!((&*identity.index, &*identity.name), ("42", "given"));
+        for named in [given("10", "own"), Named::ByFile] {
+            let identity = Identity::new(&named, None, started).unwrap();
+            assert_eq!((&*identity.index, &*identity.name), ("42", "given"));
+        }
+    }
+
+    #[test]
+    fn a_plugin_can_be_called_as_its_file_is() {
+        let of = |program| Identity::new(&Named::ByFile, Some(Path::new(program)), nothing);
+        let identity = of("/opt/nri/plugins/10-devices-b").unwrap();
+        assert_eq!((&*identity.index, &*identity.name), ("10", "devices-b"));
+        for program in ["devices", "/", "1-devices", "10-", "10-a b"] {
+            of(program).unwrap_err();
+        }
+        let refused = of("bin/devices").unwrap_err().to_string();
+        let expected =
+            "the program's file \"devices\" is not called as a plugin is, like \"10-devices\"";
+        assert_eq!(refused, expected);
+        let index = |variable: &str| (variable == INDEX).then(|| "42".to_owned());
+        let program = Some(Path::new("10-devices"));
+        let identity = Identity::new(&Named::ByFile, program, index).unwrap();
+        assert_eq!((&*identity.index, &*identity.name), ("42", "devices"));
     }
 
     #[tokio::test]

@@ -37,6 +37,10 @@ pub(super) type Add<S> = Box<dyn FnOnce(Methods<S>, Late) -> Methods<S> + Send>;
 pub(super) type Configure<S> =
     Arc<dyn Fn(S, EventContext, RuntimeInfo) -> Answer<Option<EventMask>> + Send + Sync>;
 
+/// The handler of Shutdown.
+pub(super) type Shutdown<S> =
+    Arc<dyn Fn(S, EventContext) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 impl<S: Clone + Send + Sync + 'static> Methods<S> {
     pub(super) fn new(state: S) -> Self {
         Self {
@@ -52,6 +56,7 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
         mut self,
         handled: EventMask,
         configure: Option<Configure<S>>,
+        shutdown: Option<Shutdown<S>>,
         policy: Option<FailurePolicy>,
     ) -> Service<S> {
         macro_rules! unhandled {
@@ -84,9 +89,16 @@ impl<S: Clone + Send + Sync + 'static> Methods<S> {
             .unary(CONFIGURE, move |state, context: Context, request| {
                 configured(state, context, request, configure.clone(), policy.clone())
             })
-            .unary(SHUTDOWN, |_, context: Context, _: Empty| async move {
-                context.expect_close();
-                Ok(Empty::new())
+            .unary(SHUTDOWN, move |state, context: Context, _: Empty| {
+                let shutdown = shutdown.clone();
+                async move {
+                    context.expect_close();
+                    if let Some(shutdown) = shutdown {
+                        let session = Session::of(&context)?;
+                        shutdown(state, EventContext::new(context, session)).await;
+                    }
+                    Ok(Empty::new())
+                }
             })
             .unary(
                 STATE_CHANGE,

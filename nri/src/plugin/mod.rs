@@ -3,16 +3,16 @@
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use ttrpc_keepalive::{Backoff, DriverThread, IntoTransport, Keepalive, Status};
+use ttrpc_keepalive::{Backoff, DriverThread, IntoTransport, Keepalive};
 
 mod asked;
 mod deliveries;
 mod end;
 mod error;
+mod handlers;
 mod identity;
 mod late;
 mod methods;
@@ -27,8 +27,9 @@ pub use late::{Late, LateResult};
 pub use runtime::{Runtime, UpdateError};
 pub use session::{EventContext, RuntimeInfo};
 
-use self::asked::{Asked, has_result};
-use self::methods::{Add, Configure};
+use self::asked::has_result;
+use self::identity::Named;
+use self::methods::{Add, Configure, Shutdown};
 use crate::EventMask;
 use crate::api::*;
 use crate::services::RuntimeClient;
@@ -121,11 +122,11 @@ pub const DEFAULT_SOCKET: &str = "/var/run/nri/nri.sock";
 /// late.
 #[must_use = "a plugin does nothing until it is run"]
 pub struct Plugin<S> {
-    index: String,
-    name: String,
+    named: Named,
     state: S,
     settings: Settings,
     configure: Option<Configure<S>>,
+    shutdown: Option<Shutdown<S>>,
     handlers: Vec<Entry<S>>,
     on_end: Option<OnEnd>,
     current: watch::Sender<Option<RuntimeClient>>,
@@ -158,14 +159,30 @@ impl<S: Clone + Send + Sync + 'static> Plugin<S> {
     /// of letters, digits, `-`, `_`, `.` and `+`. Where a runtime has started the plugin it says both, and
     /// these do not count.
     pub fn new(index: &str, name: &str, state: S) -> Self {
+        let named = Named::Given {
+            index: index.to_owned(),
+            name: name.to_owned(),
+        };
+        Self::with(named, state)
+    }
+
+    /// A plugin that has its index and name from the file of its program, as it was called: `10-devices`
+    /// is plugin `devices` with index 10. So one program can be installed under several names. What a runtime says of a
+    /// plugin that it has started goes before it here too.
+    ///
+    /// [`run`](Self::run) fails with [`PluginError::InvalidFileName`] if the file is not called so.
+    pub fn named_by_file(state: S) -> Self {
+        Self::with(Named::ByFile, state)
+    }
+
+    fn with(named: Named, state: S) -> Self {
         let failure_policy = FailurePolicy {
             keep_connected: true,
             ..FailurePolicy::default()
         };
         let reconnect = Backoff::new(Duration::from_millis(20), Duration::from_secs(10));
         Self {
-            index: index.to_owned(),
-            name: name.to_owned(),
+            named,
             state,
             settings: Settings {
                 socket: PathBuf::from(DEFAULT_SOCKET),
@@ -177,108 +194,11 @@ impl<S: Clone + Send + Sync + 'static> Plugin<S> {
                 keepalive: Keepalive::on_demand(),
             },
             configure: None,
+            shutdown: None,
             handlers: Vec::new(),
             on_end: None,
             current: watch::Sender::new(None),
         }
-    }
-
-    /// What becomes of the event in front of this when its handler needs longer than the runtime waits;
-    /// of Synchronize too. [`Late::empty`] by default, and for ValidateContainerAdjustment a refusal.
-    pub fn late(mut self, late: Late) -> Self {
-        match self.handlers.last_mut() {
-            Some(entry) => entry.late = late,
-            None => self.handlers.push(Entry {
-                event: Some(Event::UNKNOWN),
-                late,
-                add: Box::new(|methods, _| methods),
-            }),
-        }
-        self
-    }
-
-    /// Tells what the runtime is, each time the plugin is configured by one. The handler may ask for fewer
-    /// events than the plugin has handlers for, as the configuration says: `None` is all of them. An error
-    /// ends the registration.
-    pub fn configure<A>(
-        mut self,
-        handler: impl Fn(S, EventContext, RuntimeInfo) -> A + Send + Sync + 'static,
-    ) -> Self
-    where
-        A: Future<Output = Result<Option<EventMask>, Status>> + Send + 'static,
-    {
-        self.configure = Some(Arc::new(move |state, event, info| {
-            Box::pin(handler(state, event, info))
-        }));
-        self
-    }
-
-    /// Tells all pods and containers that are there, after each registration, however many parts it takes
-    /// the runtime. Yields `()` or updates of containers.
-    pub fn synchronize<A, T>(
-        mut self,
-        handler: impl Fn(S, EventContext, SynchronizeRequest) -> A + Send + Sync + 'static,
-    ) -> Self
-    where
-        A: Future<Output = Result<T, Status>> + Send + 'static,
-        T: Into<SynchronizeResponse>,
-    {
-        let handler = Arc::new(handler);
-        self.handlers.push(Entry {
-            event: None,
-            late: Late::empty(),
-            add: Box::new(|methods, late| methods.synchronize(handler, late)),
-        });
-        self
-    }
-
-    /// The plugin is asked whether a container may be created as all plugins together adjust it. An error
-    /// refuses it, with its text. From release 0.10.0.
-    pub fn validate_container_adjustment<A>(
-        self,
-        handler: impl Fn(S, EventContext, ValidateContainerAdjustmentRequest) -> A
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self
-    where
-        A: Future<Output = Result<(), Status>> + Send + 'static,
-    {
-        let verdict = move |state, event, request| {
-            let verdict = handler(state, event, request);
-            async move {
-                Ok(match verdict.await {
-                    Ok(()) => ValidateContainerAdjustmentResponse::new(),
-                    Err(status) => ValidateContainerAdjustmentResponse {
-                        reject: true,
-                        reason: status.message().to_owned(),
-                        ..ValidateContainerAdjustmentResponse::default()
-                    },
-                })
-            }
-        };
-        self.on::<ValidateContainerAdjustmentRequest, _, _>(verdict)
-            .late(Late::fail(
-                "the validator needs longer than the runtime waits",
-            ))
-    }
-
-    fn on<Q, A, T>(
-        mut self,
-        handler: impl Fn(S, EventContext, Q) -> A + Send + Sync + 'static,
-    ) -> Self
-    where
-        Q: Asked,
-        A: Future<Output = Result<T, Status>> + Send + 'static,
-        T: Into<Q::Response>,
-    {
-        let handler = Arc::new(handler);
-        self.handlers.push(Entry {
-            event: Some(Q::EVENT),
-            late: Late::empty(),
-            add: Box::new(|methods, late| methods.event::<Q, A, T>(handler, late)),
-        });
-        self
     }
 
     /// Where the runtime listens: [`DEFAULT_SOCKET`] by default. Not for a plugin that its runtime has
@@ -408,54 +328,6 @@ impl<S: Clone + Send + Sync + 'static> Plugin<S> {
     }
 }
 
-macro_rules! events {
-    ($($(#[$docs:meta])* $name:ident: $request:ident => $response:ident;)*) => {
-        impl<S: Clone + Send + Sync + 'static> Plugin<S> {$(
-            $(#[$docs])*
-            pub fn $name<A, T>(
-                self,
-                handler: impl Fn(S, EventContext, $request) -> A + Send + Sync + 'static,
-            ) -> Self
-            where
-                A: Future<Output = Result<T, Status>> + Send + 'static,
-                T: Into<$response>,
-            {
-                self.on::<$request, A, T>(handler)
-            }
-        )*}
-    };
-}
-
-events! {
-    /// A pod is being started. Yields `()`.
-    run_pod_sandbox: RunPodSandboxRequest => RunPodSandboxResponse;
-    /// Resources of a pod are being changed. Yields `()`. From release 0.10.0.
-    update_pod_sandbox: UpdatePodSandboxRequest => UpdatePodSandboxResponse;
-    /// Resources of a pod have been changed. Yields `()`. From release 0.10.0.
-    post_update_pod_sandbox: PostUpdatePodSandboxRequest => PostUpdatePodSandboxResponse;
-    /// A pod has been stopped. Yields `()`.
-    stop_pod_sandbox: StopPodSandboxRequest => StopPodSandboxResponse;
-    /// A pod is gone. Yields `()`.
-    remove_pod_sandbox: RemovePodSandboxRequest => RemovePodSandboxResponse;
-    /// A container is being created. Yields `()`, what is to be adjusted in it, or that and updates of other
-    /// containers.
-    create_container: CreateContainerRequest => CreateContainerResponse;
-    /// A container has been created. Yields `()`.
-    post_create_container: PostCreateContainerRequest => PostCreateContainerResponse;
-    /// A container is being started. Yields `()`.
-    start_container: StartContainerRequest => StartContainerResponse;
-    /// A container has been started. Yields `()`.
-    post_start_container: PostStartContainerRequest => PostStartContainerResponse;
-    /// Resources of a container are being changed. Yields `()` or updates, of this container too.
-    update_container: UpdateContainerRequest => UpdateContainerResponse;
-    /// Resources of a container have been changed. Yields `()`.
-    post_update_container: PostUpdateContainerRequest => PostUpdateContainerResponse;
-    /// A container is being stopped. Yields `()` or updates of others.
-    stop_container: StopContainerRequest => StopContainerResponse;
-    /// A container is gone. Yields `()`.
-    remove_container: RemoveContainerRequest => RemoveContainerResponse;
-}
-
 impl<S> Plugin<S> {
     /// The events for which the runtime is asked.
     fn events(&self) -> EventMask {
@@ -490,8 +362,7 @@ impl<S> Plugin<S> {
 impl<S> fmt::Debug for Plugin<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plugin")
-            .field("index", &self.index)
-            .field("name", &self.name)
+            .field("named", &self.named)
             .field("events", &self.events())
             .field("settings", &self.settings)
             .finish_non_exhaustive()

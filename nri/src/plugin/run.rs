@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,13 +115,16 @@ impl Ready {
         environment: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, PluginError> {
         plugin.check()?;
-        let identity = Identity::new(&plugin.index, &plugin.name, environment)?;
+        // As it was called, and not where that leads: links give one program several names.
+        let program = std::env::args_os().next().map(PathBuf::from);
+        let identity = Identity::new(&plugin.named, program.as_deref(), environment)?;
         let events = plugin.events();
         let deliveries = Deliveries::new(plugin.runtime());
         let Plugin {
             state,
             settings,
             configure,
+            shutdown,
             handlers,
             on_end,
             current,
@@ -132,7 +136,8 @@ impl Ready {
             .fold(Methods::new(state), |methods, entry| {
                 (entry.add)(methods, entry.late)
             });
-        let service = methods.finish(handled, configure, settings.failure_policy.clone());
+        let policy = settings.failure_policy.clone();
+        let service = methods.finish(handled, configure, shutdown, policy);
         let waited = MethodOptions::new().refuse_waited(settings.refuse_waited);
         let server = Server::builder()
             .service(service)

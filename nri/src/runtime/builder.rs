@@ -125,7 +125,9 @@ impl RuntimeBuilder {
     /// All pods and containers that there are: what a plugin is told when it comes, and when it comes back.
     /// Nothing by default.
     ///
-    /// It may be asked at any time. See [`Runtime::hold_synchronize`] for what is being changed meanwhile.
+    /// It may be asked at any time, and events wait for it where a plugin missed one while it was being told. So it
+    /// must neither send events nor wait for [`Runtime::hold_synchronize`], which is for what is being changed
+    /// meanwhile.
     pub fn state<F, Fut>(mut self, state: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,

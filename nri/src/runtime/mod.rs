@@ -168,7 +168,7 @@ impl Runtime {
     }
 
     /// Disconnects all plugins, ends those that it started, and closes the socket, as dropping the last handle
-    /// does. Plugins are not told why: no release of NRI has a word for it.
+    /// does. Plugins are not told why: as with all releases of NRI, the connection just closes.
     ///
     /// An event that is under way goes on without them, or fails for want of one.
     pub fn shutdown(&self) {

@@ -5,6 +5,7 @@
     reason = "a test says what it expects by panicking"
 )]
 
+mod closing;
 mod ends;
 mod life;
 mod reading;

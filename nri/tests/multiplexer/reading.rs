@@ -264,9 +264,16 @@ async fn more_than_may_wait_closes_the_stream_with_an_error_that_names_the_conne
     assert_eq!(reason(&error.into()), reason(&end));
 }
 
+// In reads of any size: a few bytes, what Go reads at a time, all of it.
 #[tokio::test]
 async fn an_oversized_frame_costs_its_call_and_not_the_stream() {
-    let (connections, mut peer) = split(64 << 10);
+    for room in [500, 4096, 64 << 10, 8 << 20] {
+        oversized(room).await;
+    }
+}
+
+async fn oversized(room: usize) {
+    let (connections, mut peer) = split(room);
     tokio::spawn(async move { echo().serve_connection(connections.plugin_service).await });
     let length = MAX_PAYLOAD + 1;
     let header = Header {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 use ttrpc_keepalive_nri::api::*;
-use ttrpc_keepalive_nri::{EndReason, Late, Plugin};
+use ttrpc_keepalive_nri::{EndReason, EventContext, Late, Plugin};
 
 use crate::played::*;
 
@@ -79,6 +79,26 @@ async fn the_end_says_how_far_the_registration_had_come() {
         "closed by the runtime before it was synchronized"
     );
     assert!(!end.was_synchronized());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_is_told_that_the_runtime_is_about_to_close_before_it_does() {
+    let seen = Arc::new(Seen::default());
+    let told = Plugin::new("10", "test", Arc::clone(&seen))
+        .create_container(Seen::create)
+        .shutdown(|seen: Arc<Seen>, event: EventContext| async move {
+            sleep(secs(1)).await;
+            let connected = event.runtime().is_connected();
+            seen.add(format!("shutdown, connected: {connected}"));
+        });
+    let (mut runtime, ran) = played(told);
+    runtime.start().await;
+    let announced = runtime.plugin.shutdown(&Empty::new()).timeout(LIMIT);
+    announced.await.unwrap();
+    assert_eq!(seen.take(), ["shutdown, connected: true"]);
+    runtime.close();
+    let end = ran.await.unwrap().unwrap();
+    assert_eq!(end.to_string(), "closed by the runtime, as announced");
 }
 
 #[tokio::test(start_paused = true)]

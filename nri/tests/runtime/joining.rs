@@ -1,15 +1,16 @@
 //! Registration, configuration and *Synchronize*.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, duplex};
-use tokio::time::Instant;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 use ttrpc_keepalive::{ByteStream, Code, Keepalive};
 use ttrpc_keepalive_nri::api::Event::{CREATE_CONTAINER, RUN_POD_SANDBOX};
 use ttrpc_keepalive_nri::api::{ContainerUpdate, RegisterPluginRequest, UpdateContainersRequest};
-use ttrpc_keepalive_nri::runtime::{Absence, Runtime, RuntimeBuilder};
+use ttrpc_keepalive_nri::runtime::{Absence, Change, Runtime, RuntimeBuilder};
 
 use crate::support::{Node, Process, Script, container, pod};
 
@@ -79,9 +80,7 @@ async fn who_does_not_register_or_is_not_configured_in_time_is_disconnected() {
     node.until("10-mute refused: it could not be configured: deadline exceeded")
         .await;
     let closed = process.runtime.client().closed();
-    tokio::time::timeout(Duration::from_secs(60), closed)
-        .await
-        .unwrap();
+    timeout(Duration::from_secs(60), closed).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,6 +131,34 @@ async fn a_hook_that_panics_ends_nothing() {
     script.saw("run p", 1).await;
 }
 
+// Nothing is locked where it is called, whatever has happened.
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_look_at_the_plugins_and_shut_the_runtime_down() {
+    let place = Arc::new(OnceLock::<Runtime>::new());
+    let (told, mut seen) = mpsc::unbounded_channel();
+    let known = Arc::clone(&place);
+    let hook = move |plugin: &str, change: &Change| {
+        let Some(runtime) = known.get() else { return };
+        let _ = told.send((plugin.to_owned(), runtime.plugins().len()));
+        if let Change::Late { .. } = change {
+            runtime.shutdown();
+        }
+    };
+    let runtime = builder().hook(hook).start().await.unwrap();
+    place.set(runtime.clone()).unwrap();
+    let script = Arc::new(Script::new("10-a", &[RUN_POD_SANDBOX]));
+    let _process = Process::start(&runtime, &script);
+    script.saw("synchronize", 1).await;
+    script.takes(100.0);
+    runtime.run_pod_sandbox(pod("p")).await.unwrap();
+    let mut counts = Vec::new();
+    while let Ok(Some((_, count))) = timeout(Duration::from_secs(1), seen.recv()).await {
+        counts.push(count);
+    }
+    // Registered, served, late, set aside, gone.
+    assert_eq!(counts, [1, 1, 1, 0, 0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_and_an_event_that_there_is_not_are_refused_with_the_reason() {
     let mut node = Node::start(builder()).await;
@@ -160,9 +187,7 @@ async fn a_plugin_that_registers_anew_takes_the_place_of_its_earlier_life() {
     later.saw("create c", 1).await;
     // Its connection may be one that nobody closed: this side does.
     let closed = process.runtime.client().closed();
-    tokio::time::timeout(Duration::from_secs(60), closed)
-        .await
-        .unwrap();
+    timeout(Duration::from_secs(60), closed).await.unwrap();
     assert!(!earlier.seen().contains(&"create c".to_owned()));
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep, timeout};
 use ttrpc_keepalive::{Keepalive, Verdict};
 use ttrpc_keepalive_nri::api::Event::{CREATE_CONTAINER, RUN_POD_SANDBOX, STOP_CONTAINER};
 use ttrpc_keepalive_nri::runtime::{Absence, EventError, Runtime, RuntimeBuilder};
@@ -87,6 +87,33 @@ async fn a_frozen_plugin_costs_one_limit_and_is_given_up_when_the_watch_convicts
     let said = node.until("10-frozen gone: the peer is dead").await;
     assert_eq!(said, ["10-frozen aside: Some(Unresponsive)"]);
     assert!(node.runtime.plugins().is_empty());
+}
+
+// Its silence is seen twice: by whoever waited for the answer, and by who watches the plugin.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_is_late_and_silent_is_set_aside_once_and_by_the_verdict() {
+    let mut node = Node::start(builder()).await;
+    let (_, frozen) = node
+        .plugin(Script::new("10-frozen", &[CREATE_CONTAINER]))
+        .await;
+    frozen.stop();
+    let runtime = node.runtime.clone();
+    let event = runtime.create_container(pod("p"), container("c"));
+    let mut event = std::pin::pin!(event);
+    let written = timeout(Duration::from_millis(1), &mut event).await;
+    assert!(written.is_err());
+    // The watch has seen it before the event is looked at again: in doubt for its late call, which nobody has judged
+    // yet, and not silent for long enough to be found so without one.
+    sleep(LIMIT + Duration::from_millis(10)).await;
+    assert_eq!(node.said(), [""; 0]);
+    event.await.unwrap();
+    let expected = [
+        "10-frozen late: Unresponsive",
+        "10-frozen aside: Some(Unresponsive)",
+    ];
+    assert_eq!(node.said(), expected);
+    let said = node.until("10-frozen gone: the peer is dead").await;
+    assert_eq!(said, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +295,7 @@ async fn plugins_can_be_looked_at_while_one_is_waited_for() {
     let creating =
         tokio::spawn(async move { runtime.create_container(pod("p"), container("c")).await });
     script.saw("create c", 1).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(1)).await;
     let [status] = &node.runtime.plugins()[..] else {
         panic!("one plugin")
     };
@@ -286,7 +313,7 @@ async fn an_event_whose_future_is_dropped_leaves_nothing_behind() {
         .await;
     script.takes(1.0);
     let creating = node.runtime.create_container(pod("p"), container("c"));
-    let dropped = tokio::time::timeout(Duration::from_millis(500), creating).await;
+    let dropped = timeout(Duration::from_millis(500), creating).await;
     assert!(dropped.is_err());
     let (adjusted, time) = create(&node).await;
     assert_eq!(adjusted, ["SLOW=10"]);

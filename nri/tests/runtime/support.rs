@@ -362,6 +362,11 @@ impl Node {
         }
     }
 
+    /// All that is said so far.
+    pub(crate) fn said(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.changes.try_recv().ok()).collect()
+    }
+
     /// A plugin that is served.
     pub(crate) async fn plugin(&mut self, script: Script) -> (Arc<Script>, Process) {
         let script = Arc::new(script);

@@ -1,7 +1,9 @@
 // Command plugin is a plugin with Go's stub as it is. It does what the name of a container says, and prints a
 // line for all that it is told.
 //
-//	plugin SOCKET [validates]
+//	plugin SOCKET [validates | fails]
+//
+// It may be a validator, or ask to have requests fail that it does not answer in time.
 package main
 
 import (
@@ -17,8 +19,8 @@ import (
 	"github.com/containerd/nri/pkg/stub"
 )
 
-// slow is more than the 2 s that a runtime waits.
-const slow = 3 * time.Second
+// slow is more than the 2 s that a runtime waits, and inTime is less.
+const slow, inTime = 3 * time.Second, 1500 * time.Millisecond
 
 type plugin struct {
 	stub stub.Stub
@@ -26,12 +28,16 @@ type plugin struct {
 
 func main() {
 	if len(os.Args) < 2 || len(os.Args) > 3 {
-		fmt.Fprintln(os.Stderr, "usage: plugin SOCKET [validates]")
+		fmt.Fprintln(os.Stderr, "usage: plugin SOCKET [validates | fails]")
 		os.Exit(2)
 	}
 	plugin := &plugin{}
-	served, err := stub.New(plugin, stub.WithPluginName("go"), stub.WithPluginIdx("10"),
-		stub.WithSocketPath(os.Args[1]), stub.WithOnClose(func() { fmt.Println("closed") }))
+	options := []stub.Option{stub.WithPluginName("go"), stub.WithPluginIdx("10"),
+		stub.WithSocketPath(os.Args[1]), stub.WithOnClose(func() { fmt.Println("closed") })}
+	if does("fails") {
+		options = append(options, failing)
+	}
+	served, err := stub.New(plugin, options...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -49,9 +55,13 @@ func main() {
 	select {}
 }
 
+func does(what string) bool {
+	return len(os.Args) == 3 && os.Args[2] == what
+}
+
 func (p *plugin) Configure(_ context.Context, config, runtime, version string) (api.EventMask, error) {
 	fmt.Println("configured", runtime, version, p.stub.RegistrationTimeout(), p.stub.RequestTimeout())
-	return wanted(len(os.Args) == 3), nil
+	return wanted(does("validates")), nil
 }
 
 func (p *plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -84,6 +94,10 @@ func (p *plugin) CreateContainer(_ context.Context, _ *api.PodSandbox, container
 	err := told("CreateContainer", name)
 	if name == "update" {
 		go p.update()
+	}
+	if name == "empty" { // A plugin that answers for itself before the runtime gives up.
+		time.Sleep(inTime)
+		return nil, nil, nil
 	}
 	adjustment := &api.ContainerAdjustment{}
 	adjustment.AddEnv("GO", name)
@@ -142,6 +156,8 @@ func told(event, name string) error {
 		time.Sleep(slow)
 	case strings.HasPrefix(name, "error"):
 		return errors.New("not this one")
+	case strings.HasPrefix(name, "deadline"):
+		return context.DeadlineExceeded
 	}
 	return nil
 }

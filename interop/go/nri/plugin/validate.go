@@ -8,7 +8,11 @@ import (
 	"fmt"
 
 	"github.com/containerd/nri/pkg/api"
+	"github.com/containerd/nri/pkg/stub"
 )
+
+// failing says that requests which are not answered in time are to fail.
+var failing = stub.WithFailurePolicy(&api.FailurePolicy{FailRequest: true, KeepConnected: true})
 
 // ValidateContainerAdjustment is an event from 0.10.0 on.
 func (p *plugin) ValidateContainerAdjustment(_ context.Context, request *api.ValidateContainerAdjustmentRequest) error {

@@ -7,6 +7,7 @@ mod multiplex;
 mod nri;
 mod nri_combine;
 mod nri_plugin;
+mod old_peers;
 mod others;
 mod process;
 mod raw;

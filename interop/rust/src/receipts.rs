@@ -128,7 +128,7 @@ pub(crate) async fn judged(call: Call<Int64Value>) -> Result<String> {
     })
 }
 
-pub(crate) async fn late_error(call: Call<Int64Value>) -> Result<Error> {
+async fn late_error(call: Call<Int64Value>) -> Result<Error> {
     let start = Instant::now();
     let Err(error) = call.await else {
         return Err("a call that was to be late was answered".into());

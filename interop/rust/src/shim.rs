@@ -4,10 +4,10 @@
 use nix::unistd::Pid;
 use protobuf::well_known_types::wrappers::Int64Value;
 use tokio::time::sleep;
-use ttrpc_keepalive::{Call, Client, ProcessState, Support};
+use ttrpc_keepalive::{Call, Client, Support};
 
 use crate::process;
-use crate::receipts::{LIMIT, MANY, each_once, judged, late_error};
+use crate::receipts::{LIMIT, MANY, each_once, judged};
 use crate::report::claim;
 use crate::service::text;
 use crate::{Result, print};
@@ -27,9 +27,6 @@ pub(crate) async fn judge(address: &str, container: &str, pid: &str) -> Result<(
     let burst = each_once(calls).await?;
 
     let other = connect(address, container).await?;
-    for client in [&client, &other] {
-        until_known(client, container).await?;
-    }
     let call = tokio::spawn(judged(late(&other, container)));
     sleep(LIMIT / 4).await;
     process::stop(pid).await?;
@@ -44,19 +41,6 @@ pub(crate) async fn judge(address: &str, container: &str, pid: &str) -> Result<(
         "{asleep} | {burst} | {within} | {before} | answers"
     ));
     Ok(())
-}
-
-/// Its socket was made by a launcher that has ended. Who holds it is looked for behind the first verdict of this
-/// side, and named from the second on; the shim's own word that the time is over may come first.
-async fn until_known(client: &Client, container: &str) -> Result<()> {
-    for _ in 0..5 {
-        let error = late_error(late(client, container)).await?;
-        let process = error.evidence().and_then(|evidence| evidence.process);
-        if process == Some(ProcessState::Running) {
-            return Ok(());
-        }
-    }
-    Err("its process is not found".into())
 }
 
 async fn connect(address: &str, container: &str) -> Result<Client> {

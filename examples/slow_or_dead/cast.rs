@@ -1,7 +1,7 @@
 //! The plugin processes: starting them, reading their records, stopping them for a while, and
 //! leaving none behind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -17,6 +17,21 @@ use crate::{PLUGINS, Result, Rules};
 
 /// How long a plugin may take to end by itself.
 const ENDING: Duration = Duration::from_secs(5);
+
+/// The plugin in Go, on containerd/ttrpc as it is.
+pub(crate) async fn built_by_go(folder: &Path) -> Result<PathBuf> {
+    let program = folder.join("plugin");
+    let mut go = Command::new("go");
+    go.args(["build", "-buildvcs=false", "-o"]).arg(&program);
+    go.arg("./plugin");
+    go.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/interop/go"));
+    let built = go.status().await;
+    let built = built.map_err(|error| format!("go cannot be run: {error}"))?;
+    match built.success() {
+        true => Ok(program),
+        false => Err("go has not built the plugin".into()),
+    }
+}
 
 /// All plugin processes.
 pub(crate) struct Cast {
@@ -41,12 +56,11 @@ pub(crate) struct Testimony {
 }
 
 impl Cast {
-    /// Starts this program once more for each plugin.
-    pub(crate) fn start(socket: &Path, rules: Rules) -> Result<Self> {
-        let program = std::env::current_exe()?;
+    /// Starts the program for each plugin.
+    pub(crate) fn start(program: &Path, socket: &Path, rules: Rules) -> Result<Self> {
         let mut players = Vec::new();
         for name in PLUGINS {
-            let mut child = Command::new(&program)
+            let mut child = Command::new(program)
                 .args(rules.plugin(name))
                 .arg(socket)
                 .stdin(Stdio::piped())

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::{Peer, Support, Verdict};
+use ttrpc_keepalive::{Peer, ProcessState, Support, Verdict};
 
 use crate::cast::Testimony;
 use crate::part::Part;
@@ -34,6 +34,12 @@ pub(crate) fn print(
             frozen.frozen(Verdict::Unresponsive),
         ],
         Rules::OldPeers => [
+            prompt.prompt(),
+            slow.late_and_seen_to_read(SLOW_IN, SLOW_WORK),
+            wedged.late_and_seen_to_run(WEDGED_IN, WEDGED_FOR),
+            frozen.frozen(Verdict::NotReading),
+        ],
+        Rules::OldPeersInGo => [
             prompt.prompt(),
             slow.late_and_seen_to_read(SLOW_IN, SLOW_WORK),
             wedged.late_and_seen_to_read(WEDGED_IN, WEDGED_FOR),
@@ -97,6 +103,20 @@ impl Part<'_> {
     }
 
     fn late_and_kept(&self, event: u32, work: Duration, verdict: Verdict) -> Vec<Claim> {
+        let mut claims = self.late_and_served_again(event, work, verdict, Peer::Alive);
+        claims.push(claim("was never doubted or disconnected", || {
+            Some(self.unharmed())
+        }));
+        claims
+    }
+
+    fn late_and_served_again(
+        &self,
+        event: u32,
+        work: Duration,
+        verdict: Verdict,
+        peer: Peer,
+    ) -> Vec<Claim> {
         let again = || {
             let answer = |happening: &_| matches!(happening, Happening::LateAnswer { .. });
             self.at(answer)
@@ -110,7 +130,7 @@ impl Part<'_> {
             }),
             claim(format!("was called {} after 2 s", loud(verdict)), || {
                 let (_, took, error) = self.late(event)?;
-                let said = error.verdict() == Some(verdict) && error.peer() == Peer::Alive;
+                let said = error.verdict() == Some(verdict) && error.peer() == peer;
                 Some(said && on_time(took, LIMIT))
             }),
             claim("was sent nothing until it had answered that event", || {
@@ -126,11 +146,20 @@ impl Part<'_> {
                     Some(prompt && self.served_from(again()?))
                 },
             ),
-            claim("was never doubted or disconnected", || {
-                Some(self.unharmed())
-            }),
             self.process(),
         ]
+    }
+
+    /// It blocks the thread on which it reads: its process is what tells it from one that is stopped.
+    fn late_and_seen_to_run(&self, event: u32, work: Duration) -> Vec<Claim> {
+        let (verdict, peer) = (Verdict::NotReading, Peer::Doubtful);
+        let mut claims = self.late_and_served_again(event, work, verdict, peer);
+        claims.push(claim("was said to run, and kept its connection", || {
+            let (_, _, error) = self.late(event)?;
+            let runs = error.evidence()?.process == Some(ProcessState::Running);
+            Some(runs && self.kept())
+        }));
+        claims
     }
 
     fn late_and_seen_to_read(&self, event: u32, work: Duration) -> Vec<Claim> {

@@ -4,14 +4,17 @@
 //! cargo run --example slow_or_dead               decides by evidence
 //! cargo run --example slow_or_dead -- --today    decides as runtimes of today do
 //! cargo run --example slow_or_dead -- --old-peers    decides by evidence about plugins of today
+//! cargo run --example slow_or_dead -- --old-peers-go    the same, if Go is there
 //! ```
 //!
 //! `--svg FILE` behind it draws the run.
 //!
 //! With `--old-peers` the plugins know no PING, as those of today: the runtime sees what their processes
-//! read. *wedged* has another thread that reads, and so it is slow as *slow* is.
+//! read. They are served by ttrpc-rust as it is. *wedged* blocks the one thread that it has to read on: it
+//! is said not to read, and to run. With `--old-peers-go` they are served by Go's ttrpc, as those of
+//! containerd: somebody always reads there, and *wedged* is slow as *slow* is.
 //!
-//! The four plugins are this same program, started again. Each may take 2 s for an event.
+//! The four plugins are this same program, started again, or one in Go. Each may take 2 s for an event.
 //! *prompt* answers at once. *slow* takes 5 s for one event. *wedged* blocks the one thread of its
 //! handlers for 5 s. *frozen* is stopped with SIGSTOP in the middle of one, and much later
 //! continued.
@@ -88,8 +91,9 @@ const PLAY_LIMIT: Duration = Duration::from_secs(24);
 enum Rules {
     Evidence,
     Today,
-    /// By evidence, about plugins that know no PING.
+    /// By evidence, about plugins that know no PING: of ttrpc-rust, or of Go.
     OldPeers,
+    OldPeersInGo,
 }
 
 // One thread, so that the handler that blocks it blocks its whole process.
@@ -105,6 +109,7 @@ async fn main() -> ExitCode {
         [] => run(Rules::Evidence, picture).await,
         ["--today"] => run(Rules::Today, picture).await,
         ["--old-peers"] => run(Rules::OldPeers, picture).await,
+        ["--old-peers-go"] => run(Rules::OldPeersInGo, picture).await,
         ["old-plugin", name, socket] => {
             let (name, socket) = (name.to_owned(), PathBuf::from(socket));
             let played = tokio::task::spawn_blocking(move || old::play(&name, &socket));
@@ -120,7 +125,7 @@ async fn main() -> ExitCode {
             played.map(|()| ExitCode::SUCCESS)
         }
         _ => {
-            eprintln!("usage: slow_or_dead [--today | --old-peers] [--svg FILE]");
+            eprintln!("usage: slow_or_dead [--today | --old-peers | --old-peers-go] [--svg FILE]");
             return ExitCode::from(2);
         }
     };
@@ -136,10 +141,14 @@ async fn run(rules: Rules, picture: Option<&Path>) -> Result<ExitCode> {
     let directory = tempfile::tempdir()?;
     let socket = directory.path().join("runtime.sock");
     let listener = Listener::bind(&format!("unix://{}", socket.display())).await?;
+    let program = match rules {
+        Rules::OldPeersInGo => cast::built_by_go(directory.path()).await?,
+        _ => std::env::current_exe()?,
+    };
 
     say(rules);
     let timeline = Arc::new(Timeline::begin(rules));
-    let cast = Cast::start(&socket, rules)?;
+    let cast = Cast::start(&program, &socket, rules)?;
     let played = tokio::select! {
         played = timeout(PLAY_LIMIT, play(&cast, listener, &timeline, rules)) => played,
         exit = interrupted => {
@@ -251,6 +260,7 @@ impl Rules {
             Self::Evidence => vec!["plugin", name, "reconnect"],
             Self::Today => vec!["plugin", name, "exit"],
             Self::OldPeers => vec!["old-plugin", name],
+            Self::OldPeersInGo => vec![name],
         }
     }
 }
@@ -261,7 +271,7 @@ impl fmt::Display for Rules {
             Self::Evidence => {
                 "A late plugin is judged by evidence: a slow one is kept, a dead one is evicted."
             }
-            Self::OldPeers => {
+            Self::OldPeers | Self::OldPeersInGo => {
                 "The plugins know no PING. A late one is judged by what its process reads."
             }
             Self::Today => {

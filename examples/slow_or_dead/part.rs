@@ -136,14 +136,17 @@ impl<'a> Part<'a> {
         since.next().is_some_and(served) && since.all(served)
     }
 
-    /// Whether it kept its one connection, and nothing ever spoke against it.
-    pub(crate) fn unharmed(&self) -> bool {
+    /// Whether it kept its one connection.
+    pub(crate) fn kept(&self) -> bool {
         let lost = |record: &Record| matches!(record.deed, Deed::Disconnected(_));
+        self.did(Deed::Connected).is_some() && !self.records.iter().any(lost)
+    }
+
+    /// The same, and whether nothing ever spoke against it.
+    pub(crate) fn unharmed(&self) -> bool {
         let accused =
             |happening: &_| matches!(happening, Happening::Doubtful(_) | Happening::Gone(_));
-        self.did(Deed::Connected).is_some()
-            && !self.records.iter().any(lost)
-            && self.at(accused).is_none()
+        self.kept() && self.at(accused).is_none()
     }
 
     /// Prints its own record, to find out what went wrong.

@@ -83,7 +83,9 @@ pub(crate) fn draw(timeline: &Timeline, entries: &[Entry], file: &Path) -> Resul
 fn title(rules: Rules) -> &'static str {
     match rules {
         Rules::Evidence => "An event a second, 2 s to answer: late plugins are judged by evidence",
-        Rules::OldPeers => "Plugins that know no PING, judged by what their processes read",
+        Rules::OldPeers | Rules::OldPeersInGo => {
+            "Plugins that know no PING, judged by what their processes read"
+        }
         Rules::Today => "As runtimes are today: who is late is thrown out, slow or dead",
     }
 }
@@ -159,7 +161,7 @@ impl Lane<'_> {
                     )?;
                     let what = match self.timeline.rules {
                         Rules::Today => "disconnected",
-                        Rules::Evidence | Rules::OldPeers => "DEAD, evicted",
+                        _ => "DEAD, evicted",
                     };
                     self.label(svg, "bad", at + 4.0, y - 10.0, what)?;
                 }
@@ -216,7 +218,7 @@ impl Lane<'_> {
                 )?;
                 let told = match self.timeline.rules {
                     Rules::Today => "deadline exceeded".to_owned(),
-                    Rules::Evidence | Rules::OldPeers => verdict(error),
+                    _ => verdict(error),
                 };
                 self.label(svg, class, begun, y + 18.0, &told)?;
             }

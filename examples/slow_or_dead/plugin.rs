@@ -79,13 +79,22 @@ fn server(name: &str) -> Result<Server> {
     Ok(server)
 }
 
-pub(crate) async fn work(name: String, event: u32) {
-    match (name.as_str(), event) {
-        ("slow", SLOW_IN) => tokio::time::sleep(SLOW_WORK).await,
+async fn work(name: String, event: u32) {
+    let time = takes(&name, event);
+    match name.as_str() {
         // As a lock does that is never released, or a call into code that does not come back.
-        ("wedged", WEDGED_IN) => thread::sleep(WEDGED_FOR),
-        ("frozen", FROZEN_IN) => tokio::time::sleep(FROZEN_WORK).await,
-        _ => {}
+        "wedged" => thread::sleep(time),
+        _ => tokio::time::sleep(time).await,
+    }
+}
+
+/// How long a plugin is at work on an event.
+pub(crate) fn takes(name: &str, event: u32) -> Duration {
+    match (name, event) {
+        ("slow", SLOW_IN) => SLOW_WORK,
+        ("wedged", WEDGED_IN) => WEDGED_FOR,
+        ("frozen", FROZEN_IN) => FROZEN_WORK,
+        _ => Duration::ZERO,
     }
 }
 

@@ -68,7 +68,7 @@ impl Runtime {
     async fn register(&self, stream: Socket) -> Result<Arc<Plugin>> {
         let keepalive = match self.rules {
             Rules::Evidence => Keepalive::every(INTERVAL).timeout(TIMEOUT),
-            Rules::OldPeers => Keepalive::every(INTERVAL)
+            Rules::OldPeers | Rules::OldPeersInGo => Keepalive::every(INTERVAL)
                 .timeout(TIMEOUT)
                 .watch_by_receipts(true),
             Rules::Today => Keepalive::off(),

@@ -221,7 +221,7 @@ fn about_event(event: u32, outcome: &Outcome, rules: Rules) -> Option<(Colour, S
             format!("event {event} late: FATAL"),
             "deadline exceeded; disconnected for good".to_owned(),
         ),
-        (Outcome::Late(error), Rules::Evidence | Rules::OldPeers) => {
+        (Outcome::Late(error), Rules::Evidence | Rules::OldPeers | Rules::OldPeersInGo) => {
             let (colour, consequence) = match error.peer() {
                 Peer::Alive => (Colour::Late, "kept, set aside"),
                 Peer::Doubtful => (Colour::Bad, "skipped until heard"),

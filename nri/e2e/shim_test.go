@@ -80,7 +80,7 @@ func TestShimIsJudgedByWhatItReads(t *testing.T) {
 		logged = "some lines"
 	}
 	claim(t, container.Stop() == nil, "containerd cannot stop the container")
-	expected := "slow | slow | not reading | not reading | answers"
+	expected := "slow | slow | not reading, stopped | not reading, stopped | answers"
 	claim(t, cells == expected, "%s", cells)
 	cells += " | " + logged
 	shims.fill("runc", cells)

@@ -9,12 +9,12 @@ use clap_complete::Shell;
 #[derive(Debug, Parser)]
 #[command(
     version,
-    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
     arg_required_else_help = true,
     after_help = EXAMPLES
 )]
 pub(crate) struct Arguments {
-    /// unix:///path, unix://@name, a path, tcp://host:port, or with that feature vsock://CID:PORT
+    /// A path, @name, unix:///path, unix://@name, tcp://host:port, or with that feature vsock://CID:PORT
     #[arg(required = true)]
     pub(crate) address: Option<String>,
 
@@ -61,15 +61,17 @@ pub(crate) enum Command {
 
 const EXAMPLES: &str = "\
 Examples:
-  ttrpc-ping unix:///run/nri/plugin.sock        one PING a second, until interrupted
-  ttrpc-ping -c 3 -i 0.2 unix://@containerd-shim/abc.sock
-  ttrpc-ping --json -c 1 tcp://127.0.0.1:7000   for a script
   ttrpc-ping scan /run/containerd/s             each shim of this host, the sick ones first
+  ttrpc-ping /run/containerd/s/6a3f             one of them, each second until interrupted
+  ttrpc-ping -c 3 -i 0.2 @/containerd-shim/abc.sock
+  ttrpc-ping --json -c 1 tcp://127.0.0.1:7000   for a script
+  ttrpc-ping completions bash >/etc/bash_completion.d/ttrpc-ping
 
 Exit status:
   0  the peer is alive: at the last PING it answered, or its process read
-  1  doubtful: it did neither within the time to wait, or it says that its handlers are stuck
-  2  gone: nobody listens, the connection ended, or its process has
+  1  doubtful: it did neither within the time to wait, or it says that its handlers are stuck,
+     or it could not be asked
+  2  gone: nobody listens, or its process has ended
   3  the arguments make no sense";
 
 /// The shortest distance, that of the protocol: more would be a flood.

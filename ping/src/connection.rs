@@ -1,6 +1,7 @@
 //! One connection on which a peer is asked again and again.
 
 use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
 use std::io::IoSlice;
 use std::pin::pin;
 use std::task::Poll;
@@ -9,9 +10,10 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::time::{Instant, sleep_until, timeout};
 use ttrpc_keepalive::transport::Transport;
-use ttrpc_keepalive::wire::{Decoded, Decoder, Flags, Frame, MessageType, ping, ping_number, pong};
+use ttrpc_keepalive::wire::{Decoded, Decoder, Flags, Frame, MessageType, pong};
 use ttrpc_keepalive::{ConnectError, PeerProcess, Socket};
 
+use crate::frame;
 use crate::outcome::Outcome;
 
 /// A read is looked for without a pause for so long: most come sooner, and a timer is coarser.
@@ -27,6 +29,9 @@ const READ_BYTES: usize = 64 << 10;
 
 const READS: usize = 16;
 
+/// By so many bytes one knows what a peer speaks.
+const FIRST: usize = 16;
+
 /// A value of the kernel's that says: nothing is unread. It may be one too high.
 const EMPTY: usize = 1;
 
@@ -37,6 +42,10 @@ pub(crate) struct Connection {
     buffer: BytesMut,
     /// What the kernel has not taken yet: a frame that has begun is finished before the next one.
     unwritten: BytesMut,
+    /// What it has sent first.
+    first: Vec<u8>,
+    /// Whether a PING of this side has come back.
+    echoed: bool,
     /// Whether it has ever sent a PONG.
     answers: bool,
     number: u64,
@@ -57,8 +66,11 @@ impl Connection {
             decoder: Decoder::new(),
             buffer: BytesMut::new(),
             unwritten: BytesMut::new(),
+            first: Vec::new(),
+            echoed: false,
             answers: false,
-            number: 0,
+            // Nobody else has it by chance.
+            number: RandomState::new().hash_one(0) >> 1,
             pong: None,
             unread_since: None,
         })
@@ -70,9 +82,17 @@ impl Connection {
 
     /// Asks once, and waits for the answer.
     pub(crate) async fn ask(&mut self, wait: Duration) -> Outcome {
-        match self.ask_or_end(wait).await {
+        let outcome = match self.ask_or_end(wait).await {
             Ok(outcome) => outcome,
-            Err(reason) => Outcome::Ended(reason),
+            Err(reason) => Outcome::Ended {
+                reason,
+                listens: false,
+            },
+        };
+        match frame::foreign(&self.first) {
+            Some(does) => Outcome::Foreign(does),
+            None if self.echoed => Outcome::Foreign("it sends back what it is sent"),
+            None => outcome,
         }
     }
 
@@ -92,7 +112,7 @@ impl Connection {
         }
         self.number += 1;
         let number = self.number;
-        self.unwritten.extend_from_slice(&ping(number));
+        self.unwritten.extend_from_slice(&frame::ping(number));
         match timeout(wait, self.flush()).await {
             Ok(written) => written?,
             Err(_elapsed) => return Ok(Outcome::Refused),
@@ -101,6 +121,12 @@ impl Connection {
         let mut read = None;
         loop {
             self.read_now().await?;
+            if self.echoed {
+                // What it makes of that is said above.
+                return Ok(Outcome::Unknown {
+                    within: start.elapsed(),
+                });
+            }
             if let Some((_, at, flags)) = self.pong.filter(|pong| pong.0 == number) {
                 return Ok(Outcome::Answered {
                     after: at - start,
@@ -193,6 +219,8 @@ impl Connection {
             return Err("the peer closed it".to_owned());
         }
         let bytes = self.buffer.split().freeze();
+        let missing = FIRST.saturating_sub(self.first.len());
+        self.first.extend(bytes.iter().take(missing));
         let mut rest = &bytes[..];
         while let Some(decoded) = self
             .decoder
@@ -205,9 +233,12 @@ impl Connection {
             match header.message_type {
                 MessageType::PONG => {
                     self.answers = true;
-                    if let Some(number) = ping_number(&payload) {
+                    if let Some(number) = frame::number(&payload) {
                         self.pong = Some((number, Instant::now(), header.flags));
                     }
+                }
+                MessageType::PING if frame::number(&payload) == Some(self.number) => {
+                    self.echoed = true;
                 }
                 // A server that watches its clients would end the connection. One that sends PINGs
                 // and reads nothing is owed no more than one.

@@ -4,10 +4,13 @@
 //! that knows PING answers. Of one that does not, Linux tells on a unix socket whether its process has
 //! read the PING, which says that it runs.
 
+mod address;
 mod arguments;
 mod connection;
+mod frame;
 mod one;
 mod outcome;
+mod output;
 mod process;
 mod scan;
 mod summary;

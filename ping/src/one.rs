@@ -1,12 +1,10 @@
 //! One peer, asked at an interval.
 
-use std::error::Error;
-
 use tokio::time::Instant;
-use ttrpc_keepalive::{ConnectError, PeerProcess};
+use ttrpc_keepalive::PeerProcess;
 
+use crate::address;
 use crate::arguments::Asking;
-use crate::connection::Connection;
 use crate::outcome::{Health, Outcome};
 use crate::process::{self, Seen};
 use crate::summary::Summary;
@@ -27,11 +25,11 @@ pub(crate) async fn run(address: &str, asking: &Asking) -> Result<Health, String
 }
 
 async fn ask_all(address: &str, asking: &Asking, summary: &mut Summary) -> Result<(), String> {
-    let mut connection = match Connection::open(address, asking.wait).await {
+    let address = &address::written_out(address);
+    let mut connection = match address::open(address, asking.wait).await {
         Ok(connection) => connection,
-        Err(error @ ConnectError::Address { .. }) => return Err(error.to_string()),
         Err(error) => {
-            summary.add(&Outcome::NotConnected(reason(&error)), None);
+            summary.add(&address::not_connected(address, &error)?, None);
             return Ok(());
         }
     };
@@ -44,33 +42,29 @@ async fn ask_all(address: &str, asking: &Asking, summary: &mut Summary) -> Resul
     let mut next = Instant::now();
     for number in 1.. {
         let outcome = connection.ask(asking.wait).await;
+        let outcome = address::looked_at_again(address, outcome, asking.wait).await;
         summary.add(&outcome, worth_telling(&outcome, process).await);
         if outcome.is_end() || asking.count == Some(number) {
             break;
         }
         next = (next + asking.interval).max(Instant::now());
         if let Err(reason) = connection.rest_until(next).await {
-            summary.add(&Outcome::Ended(reason), None);
+            let listens = false;
+            let ended = Outcome::Ended { reason, listens };
+            let ended = address::looked_at_again(address, ended, asking.wait).await;
+            summary.add(&ended, None);
             break;
         }
     }
     Ok(())
 }
 
-/// What the system says, behind what this program was about to do.
-pub(crate) fn reason(error: &ConnectError) -> String {
-    match error.source() {
-        Some(source) if !error.to_string().contains(&source.to_string()) => {
-            format!("{error}: {source}")
-        }
-        _ => error.to_string(),
-    }
-}
-
 /// The peer's process, where the outcome asks for it.
 async fn worth_telling(outcome: &Outcome, process: Option<PeerProcess>) -> Option<Seen> {
     match (outcome, process) {
         (Outcome::Answered { stalled: false, .. } | Outcome::Read { knows: false, .. }, _) => None,
+        // Of a connection that has ended nobody holds the other end.
+        (outcome, _) if outcome.is_end() => None,
         (_, Some(process)) => Some(process::look(process).await),
         (_, None) => None,
     }

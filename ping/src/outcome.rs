@@ -23,10 +23,12 @@ pub(crate) enum Outcome {
     Unknown { within: Duration },
     /// The kernel takes no more bytes: so much lies unread.
     Refused,
-    /// The connection has ended.
-    Ended(String),
-    /// There is none.
-    NotConnected(String),
+    /// The connection has ended. `listens` if another one could be made then.
+    Ended { reason: String, listens: bool },
+    /// There is none. `gone` if nobody listens, and not for another reason.
+    NotConnected { reason: String, gone: bool },
+    /// It does what no peer of ttrpc does.
+    Foreign(&'static str),
 }
 
 /// What an operator does about a peer. A larger one is worse.
@@ -63,7 +65,10 @@ impl Outcome {
             Self::Answered { stalled: false, .. } | Self::Read { knows: false, .. } => {
                 Health::Alive
             }
-            Self::Ended(_) | Self::NotConnected(_) => Health::Gone,
+            Self::Ended { listens: false, .. } | Self::NotConnected { gone: true, .. } => {
+                Health::Gone
+            }
+            Self::Ended { .. } | Self::NotConnected { .. } | Self::Foreign(_) => Health::Doubtful,
             _ if process.is_some_and(|process| process.state == ProcessState::Gone) => Health::Gone,
             _ => Health::Doubtful,
         }
@@ -89,7 +94,10 @@ impl Outcome {
 
     /// Whether to go on asking on this connection.
     pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Self::Ended(_) | Self::NotConnected(_))
+        matches!(
+            self,
+            Self::Ended { .. } | Self::NotConnected { .. } | Self::Foreign(_)
+        )
     }
 
     fn word(&self) -> &'static str {
@@ -100,14 +108,15 @@ impl Outcome {
             Self::Unread { .. } => "unread",
             Self::Unknown { .. } => "unknown",
             Self::Refused => "refused",
-            Self::Ended(_) => "ended",
-            Self::NotConnected(_) => "not connected",
+            Self::Ended { .. } => "ended",
+            Self::NotConnected { .. } => "not connected",
+            Self::Foreign(_) => "not ttrpc",
         }
     }
 
     /// One line for a program.
     pub(crate) fn json(&self, number: u64, process: Option<Seen>) -> Value {
-        let (Self::Ended(reason) | Self::NotConnected(reason)) = self else {
+        if !self.is_end() {
             return json!({
                 "number": number,
                 "outcome": self.word(),
@@ -119,11 +128,11 @@ impl Outcome {
                 "process": process.map(|process| process.state.to_string()),
                 "health": self.health(process).to_string(),
             });
-        };
+        }
         json!({
             "number": number,
             "outcome": self.word(),
-            "reason": reason,
+            "reason": self.to_string(),
             "health": self.health(process).to_string(),
         })
     }
@@ -154,8 +163,15 @@ impl fmt::Display for Outcome {
                 Time(*within)
             ),
             Self::Refused => f.write_str("takes no more bytes: much lies unread"),
-            Self::Ended(reason) => write!(f, "the connection has ended: {reason}"),
-            Self::NotConnected(reason) => f.write_str(reason),
+            Self::Ended { reason, listens } => {
+                write!(f, "the connection has ended: {reason}")?;
+                if *listens {
+                    f.write_str("; somebody listens there")?;
+                }
+                Ok(())
+            }
+            Self::NotConnected { reason, .. } => f.write_str(reason),
+            Self::Foreign(does) => write!(f, "this is not ttrpc: {does}"),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Many peers, asked once each and side by side.
 
 use std::fs;
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -11,10 +12,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use ttrpc_keepalive::ProcessState;
 
+use crate::address;
 use crate::arguments::Asking;
-use crate::connection::Connection;
-use crate::one::reason;
 use crate::outcome::{Health, Outcome, Time};
+use crate::output;
 use crate::process::{self, Seen};
 
 /// Connections at one time. Each takes a descriptor.
@@ -37,7 +38,8 @@ impl Row {
     }
 }
 
-/// Asks all sockets of a folder, or those with such abstract names.
+/// Asks all sockets of a folder, or those with such abstract names. Interrupted it tells of those that
+/// have answered.
 ///
 /// # Errors
 ///
@@ -66,15 +68,25 @@ pub(crate) async fn run(place: &str, asking: &Asking) -> Result<Health, String> 
         });
     }
     let shows_progress = !asking.json && stdout().is_terminal();
-    while let Some(row) = asked.join_next().await {
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    loop {
+        let row = tokio::select! {
+            row = asked.join_next() => row,
+            _ = &mut interrupted => None,
+        };
+        let Some(row) = row else {
+            break;
+        };
         rows.push(row.map_err(|error| error.to_string())?);
         if shows_progress {
-            print!("\r{} of {all} asked", rows.len());
-            let _ = stdout().flush();
+            output::over(&format!("{} of {all} asked", rows.len()));
         }
     }
     if shows_progress {
-        print!("\r{:40}\r", "");
+        output::over("");
+    }
+    if rows.len() < all || all == 0 {
+        eprintln!("ttrpc-ping: {} of {all} sockets asked", rows.len());
     }
     rows.sort_by(|one, other| {
         let order = other.health().cmp(&one.health());
@@ -85,17 +97,23 @@ pub(crate) async fn run(place: &str, asking: &Asking) -> Result<Health, String> 
 }
 
 async fn ask(address: String, asking: &Asking) -> Row {
-    let (outcome, process) = match Connection::open(&address, asking.wait).await {
+    let (outcome, process) = match address::open(&address, asking.wait).await {
         Ok(mut connection) => {
             let outcome = connection.ask(asking.wait).await;
-            // While the connection is there: of one that is closed nobody holds the other end.
+            let outcome = address::looked_at_again(&address, outcome, asking.wait).await;
             let process = match connection.process() {
-                Some(process) => Some(process::look(process).await),
-                None => None,
+                // Of a connection that has ended nobody holds the other end.
+                Some(process) if !outcome.is_end() => Some(process::look(process).await),
+                _ => None,
             };
             (outcome, process)
         }
-        Err(error) => (Outcome::NotConnected(reason(&error)), None),
+        Err(error) => {
+            let outcome = address::not_connected(&address, &error);
+            let gone = false;
+            let outcome = outcome.unwrap_or_else(|reason| Outcome::NotConnected { reason, gone });
+            (outcome, None)
+        }
     };
     Row {
         program: process.and_then(|process| process::name(process.pid?)),
@@ -110,8 +128,8 @@ fn sockets(folder: &Path) -> Result<Vec<String>, String> {
     let mut sockets = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| format!("{}: {error}", folder.display()))?;
-        // What has gone meanwhile is no socket.
-        if entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+        // What has gone meanwhile is no socket. A link to one is.
+        if fs::metadata(entry.path()).is_ok_and(|there| there.file_type().is_socket()) {
             sockets.push(format!("unix://{}", entry.path().display()));
         }
     }
@@ -133,17 +151,17 @@ fn print(rows: &[Row], json: bool) {
                 "outcome": row.outcome.to_string(),
                 "health": row.health().to_string(),
             });
-            println!("{line}");
+            output::line(line);
         }
         return;
     }
     let widest = rows.iter().map(|row| row.address.chars().count()).max();
     let widest = widest.unwrap_or(0).max("ADDRESS".len());
-    println!(
+    output::line(format_args!(
         "{:8}  {:widest$}  {:>7}  {:15}  {:20}  {:4}  {:>9}  WHAT CAME",
         "HEALTH", "ADDRESS", "PID", "PROGRAM", "PROCESS", "PING", "TIME"
-    );
-    let colours = stdout().is_terminal();
+    ));
+    let colours = output::is_coloured();
     for row in rows {
         let (begin, end) = match row.health() {
             Health::Doubtful if colours => ("\x1b[33m", "\x1b[0m"),
@@ -151,7 +169,7 @@ fn print(rows: &[Row], json: bool) {
             _ => ("", ""),
         };
         let dash = || "-".to_owned();
-        println!(
+        output::line(format_args!(
             "{begin}{:8}{end}  {:widest$}  {:>7}  {:15}  {:20}  {:4}  {:>9}  {}",
             row.health(),
             row.address,
@@ -167,6 +185,6 @@ fn print(rows: &[Row], json: bool) {
                 .time()
                 .map_or_else(dash, |time| Time(time).to_string()),
             row.outcome,
-        );
+        ));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::outcome::{Health, Outcome, Time};
+use crate::output;
 use crate::process::{self, Seen};
 
 pub(crate) struct Summary {
@@ -36,7 +37,7 @@ impl Summary {
             Some(name) => format!(", process {pid} ({name})"),
             None => format!(", process {pid}"),
         });
-        println!("PING {}{peer}", self.address);
+        output::line(format_args!("PING {}{peer}", self.address));
     }
 
     pub(crate) fn add(&mut self, outcome: &Outcome, process: Option<Seen>) {
@@ -46,13 +47,13 @@ impl Summary {
         self.times.extend(outcome.time());
         self.counts[usize::from(health.exit_status())] += 1;
         if self.json {
-            println!("{}", outcome.json(self.asked, process));
+            output::line(outcome.json(self.asked, process));
             return;
         }
         let process = process.map_or_else(String::new, |seen| {
             format!("; its process is {}", seen.state)
         });
-        println!("{}: {outcome}{process}", self.asked);
+        output::line(format_args!("{}: {outcome}{process}", self.asked));
     }
 
     /// Says what all came to. The last outcome is the judgement: what was before may have passed.
@@ -73,23 +74,23 @@ impl Summary {
                 "min": seconds(0), "p50": seconds(50), "p90": seconds(90), "p99": seconds(99), "max": seconds(100),
                 "health": health.to_string(),
             });
-            println!("{summary}");
+            output::line(summary);
             return health;
         }
-        println!(
+        output::line(format_args!(
             "\n{}: {health}. Of {} asked: {alive} alive, {doubtful} doubtful, {gone} gone",
             self.address, self.asked
-        );
+        ));
         if let (Some(least), Some(half), Some(most)) = (at(0), at(50), at(100)) {
             let (p90, p99) = (at(90).unwrap_or(most), at(99).unwrap_or(most));
-            println!(
+            output::line(format_args!(
                 "min {}, p50 {}, p90 {}, p99 {}, max {}",
                 Time(least),
                 Time(half),
                 Time(p90),
                 Time(p99),
                 Time(most)
-            );
+            ));
         }
         health
     }

@@ -6,6 +6,7 @@
 )]
 
 use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,6 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
+};
 use nix::unistd::Pid;
 use serde_json::Value;
 use ttrpc_keepalive::wire::{Flags, ping as ping_frame, pong};
@@ -24,8 +28,9 @@ const GONE: i32 = 2;
 const MISUSE: i32 = 3;
 
 /// A PING as the program sends it, and what a PONG repeats of it.
-const PING: usize = 18;
-const NUMBER: std::ops::Range<usize> = 10..18;
+const PING: usize = 19;
+const PAYLOAD: std::ops::Range<usize> = 10..19;
+const STREAM_ID: u32 = 11;
 
 fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ttrpc-ping"));
@@ -92,6 +97,23 @@ fn only_reads(mut stream: UnixStream) {
     while stream.read(&mut bytes).is_ok_and(|read| read > 0) {}
 }
 
+/// Has room for one or two connections that nobody accepts.
+fn socket_with_a_short_queue(path: &Path) -> OwnedFd {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let listener = socket(AddressFamily::Unix, SockType::Stream, flags, None).unwrap();
+    bind(listener.as_raw_fd(), &UnixAddr::new(path).unwrap()).unwrap();
+    listen(&listener, Backlog::new(1).unwrap()).unwrap();
+    listener
+}
+
+/// A connection, unless one would have to wait for it.
+fn connected_at_once(path: &Path) -> nix::Result<OwnedFd> {
+    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+    let stream = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
+    connect(stream.as_raw_fd(), &UnixAddr::new(path)?)?;
+    Ok(stream)
+}
+
 fn does_not_read(stream: UnixStream) {
     thread::sleep(Duration::from_secs(60));
     drop(stream);
@@ -100,7 +122,7 @@ fn does_not_read(stream: UnixStream) {
 fn says_that_it_is_stalled(mut stream: UnixStream) {
     let mut ping = [0; PING];
     while stream.read_exact(&mut ping).is_ok() {
-        let answer = pong(u32::MAX, Flags::HANDLERS_STALLED, &ping[NUMBER]);
+        let answer = pong(STREAM_ID, Flags::HANDLERS_STALLED, &ping[PAYLOAD]);
         stream.write_all(&answer).unwrap();
     }
 }
@@ -109,7 +131,7 @@ fn answers_once_and_then_only_reads(mut stream: UnixStream) {
     let mut ping = [0; PING];
     stream.read_exact(&mut ping).unwrap();
     stream
-        .write_all(&pong(u32::MAX, Flags::NONE, &ping[NUMBER]))
+        .write_all(&pong(STREAM_ID, Flags::NONE, &ping[PAYLOAD]))
         .unwrap();
     only_reads(stream);
 }
@@ -181,16 +203,22 @@ fn pings_of_a_peer_are_answered_and_a_flood_of_them_holds_nothing_up() {
     assert_eq!(status, DOUBTFUL);
     assert!(start.elapsed() < Duration::from_secs(20));
 
+    /// A PONG with a number.
+    const ANSWER: usize = 18;
     fn asks_back(mut stream: UnixStream) {
         stream.write_all(&ping_frame(7)).unwrap();
-        let mut both = [0; 2 * PING];
+        let mut both = [0; PING + ANSWER];
         stream.read_exact(&mut both).unwrap();
         // In whatever order its own PING and the answer to this one came.
-        let (first, second) = both.split_at(PING);
-        let answer = if first[8] == 5 { first } else { second };
-        assert_eq!(answer[NUMBER], 7_u64.to_be_bytes());
-        let asked = if first[8] == 4 { first } else { second };
-        let answer = pong(u32::MAX, Flags::NONE, &asked[NUMBER]);
+        let (asked, answer) = match both[8] {
+            4 => both.split_at(PING),
+            _ => {
+                let (answer, asked) = both.split_at(ANSWER);
+                (asked, answer)
+            }
+        };
+        assert_eq!(answer[10..], 7_u64.to_be_bytes());
+        let answer = pong(STREAM_ID, Flags::NONE, &asked[PAYLOAD]);
         stream.write_all(&answer).unwrap();
         only_reads(stream);
     }
@@ -201,14 +229,109 @@ fn pings_of_a_peer_are_answered_and_a_flood_of_them_holds_nothing_up() {
 }
 
 #[test]
-fn a_connection_that_ends_is_gone_at_once() {
+fn a_connection_that_ends_is_gone_at_once_unless_somebody_listens_still() {
     let place = Place::new();
-    scripted(&place.path("peer"), closes_at_the_first_ping);
+    let listener = UnixListener::bind(place.path("peer")).unwrap();
+    let once = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        drop(listener);
+        closes_at_the_first_ping(stream);
+    });
     let start = Instant::now();
     let (text, status) = ping(&["-c", "5", "-W", "30", &place.address("peer")]);
+    once.join().unwrap();
     assert_eq!(status, GONE);
-    assert!(text.contains("1: the connection has ended: the peer closed it"));
+    assert!(text.contains("1: the connection has ended: the peer closed it\n"));
+
+    scripted(&place.path("other"), closes_at_the_first_ping);
+    let (text, status) = ping(&["-c", "5", "-W", "30", &place.address("other")]);
+    assert_eq!(status, DOUBTFUL);
+    assert!(text.contains("1: the connection has ended: the peer closed it; somebody listens"));
     assert!(start.elapsed() < Duration::from_secs(20));
+}
+
+// A socket of gRPC lies beside one of ttrpc in the same folder.
+#[test]
+fn a_socket_of_another_protocol_is_said_to_be_that() {
+    fn grpc(mut stream: UnixStream) {
+        let settings = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0x40, 0];
+        stream.write_all(&settings).unwrap();
+        closes_at_the_first_ping(stream);
+    }
+    fn http(mut stream: UnixStream) {
+        stream.read_exact(&mut [0; PING]).unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .unwrap();
+    }
+    fn echo(mut stream: UnixStream) {
+        let mut bytes = [0; 1024];
+        while let Ok(read @ 1..) = stream.read(&mut bytes) {
+            stream.write_all(&bytes[..read]).unwrap();
+        }
+    }
+    let place = Place::new();
+    scripted(&place.path("grpc"), grpc);
+    scripted(&place.path("http"), http);
+    scripted(&place.path("echo"), echo);
+    for (name, protocol) in [
+        ("grpc", "it speaks HTTP/2, as gRPC does"),
+        ("http", "it speaks HTTP"),
+        ("echo", "it sends back what it is sent"),
+    ] {
+        let (text, status) = ping(&["-W", "20", &place.address(name)]);
+        assert_eq!(status, DOUBTFUL);
+        assert!(text.contains(&format!("1: this is not ttrpc: {protocol}")));
+    }
+    let datagrams = std::os::unix::net::UnixDatagram::bind(place.path("datagrams")).unwrap();
+    let (_, status) = ping(&[&place.address("datagrams")]);
+    assert_eq!(status, DOUBTFUL, "somebody is there");
+    drop(datagrams);
+}
+
+#[test]
+fn a_listener_whose_queue_is_full_is_doubtful_and_not_gone() {
+    let place = Place::new();
+    let listener = socket_with_a_short_queue(&place.path("peer"));
+    let mut waiting = Vec::new();
+    while let Ok(stream) = connected_at_once(&place.path("peer")) {
+        waiting.push(stream);
+    }
+    let (text, status) = ping(&["-W", "0.2", &place.address("peer")]);
+    assert_eq!(status, DOUBTFUL);
+    assert!(text.contains("1: as many connections wait as may, and nobody accepts them"));
+    drop(listener);
+}
+
+#[test]
+fn what_is_no_socket_is_a_mistake_and_is_named() {
+    let place = Place::new();
+    std::fs::write(place.path("file"), "").unwrap();
+    let folder = place.0.path().to_str().unwrap();
+    let file = place.path("file");
+    for (address, told) in [
+        (folder, format!("`ttrpc-ping scan {folder}`")),
+        (file.to_str().unwrap(), "no socket".to_owned()),
+    ] {
+        let output = program(&[address]).output().unwrap();
+        assert_eq!(output.status.code(), Some(MISUSE));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(&told));
+    }
+}
+
+#[test]
+fn nobody_who_reads_on_ends_it_quietly() {
+    let place = Place::new();
+    serve(&place.path("peer"));
+    let child = program(&["-i", "0.02", &place.address("peer")])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
 }
 
 #[test]
@@ -280,6 +403,9 @@ fn arguments_without_sense_are_told_apart_from_a_peer_that_is_gone() {
     }
     assert_eq!(ping(&["http://example.org"]).1, MISUSE);
     assert_eq!(ping(&["scan", "/nowhere/at/all"]).1, MISUSE);
+    assert_eq!(ping(&["--json", "scan", "/nowhere/at/all"]).1, MISUSE);
+    let (_, status) = ping(&["--json", "scan", "@no such name"]);
+    assert_eq!(status, ALIVE, "it may stand in front");
     assert_eq!(ping(&["--help"]).1, 0);
     assert!(ping(&["completions", "bash"]).0.contains("ttrpc-ping"));
 }
@@ -292,6 +418,7 @@ fn a_scan_shows_the_sick_ones_first() {
     scripted(&place.path("c-stuck"), does_not_read);
     drop(UnixListener::bind(place.path("d-left")).unwrap());
     std::fs::write(place.path("e-no-socket"), "").unwrap();
+    std::os::unix::fs::symlink(place.path("a-well"), place.path("f-link")).unwrap();
     let folder = place.0.path().to_str().unwrap();
     let (text, status) = ping(&["scan", folder, "-W", "0.2"]);
     assert_eq!(status, GONE);
@@ -303,7 +430,7 @@ fn a_scan_shows_the_sick_ones_first() {
         json.lines()
             .filter(|line| serde_json::from_str::<Value>(line).is_ok())
             .count(),
-        4
+        5
     );
 }
 
@@ -319,6 +446,14 @@ fn a_scan_finds_abstract_names_by_how_they_begin() {
     let (text, status) = ping(&["scan", &format!("@{name}")]);
     assert_eq!(status, ALIVE);
     assert!(text.contains(&format!("unix://@{name}/one")));
+    // As the shims of old releases have it, and as lists of sockets show it.
+    let address =
+        std::os::unix::net::SocketAddr::from_abstract_name(format!("{name}/two\0")).unwrap();
+    let listener = UnixListener::bind_addr(&address).unwrap();
+    thread::spawn(move || only_reads(listener.accept().unwrap().0));
+    let (text, status) = ping(&["scan", &format!("@{name}/t")]);
+    assert_eq!(status, ALIVE);
+    assert!(text.contains(&format!("unix://@{name}/two@")));
     let (_, status) = ping(&["scan", "@no such name"]);
     assert_eq!(status, ALIVE, "nothing is sick where nothing is");
 }
@@ -386,7 +521,7 @@ fn of_a_connection_that_was_handed_on_the_process_is_the_one_that_holds_it() {
     thread::spawn(move || {
         let (stream, _) = listener.accept().unwrap();
         let mut command = Command::new("sleep");
-        let heir = command.arg("60").stdin(std::os::fd::OwnedFd::from(stream));
+        let heir = command.arg("60").stdin(OwnedFd::from(stream));
         started.send(heir.spawn().unwrap()).unwrap();
         listener
     });

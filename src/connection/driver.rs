@@ -311,11 +311,18 @@ impl<S: SideDriver> Driver<S> {
             return Unread::NotAsked;
         };
         match self.transport.unread() {
-            Some(held) => Unread::Known {
-                held: u64::try_from(held).unwrap_or(u64::MAX),
-                written,
-                written_at,
-            },
+            Some(held) => {
+                if held > 0 {
+                    // If nobody reads it a verdict will name who does not. One to whom the connection was
+                    // handed on has to be looked for, which takes longer than a verdict waits.
+                    let _ = self.shared.process_state(self.now);
+                }
+                Unread::Known {
+                    held: u64::try_from(held).unwrap_or(u64::MAX),
+                    written,
+                    written_at,
+                }
+            }
             None => Unread::Unknown,
         }
     }

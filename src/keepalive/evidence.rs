@@ -34,9 +34,9 @@ pub struct Evidence {
     /// Whether the peer knows PING.
     pub support: Support,
     /// What the peer's process was doing, where the kernel can tell: on unix sockets, when a call was
-    /// late or the peer was convicted. Nothing is decided by it. Of a connection that was handed on, as
-    /// by the launcher of a shim, it is known from the second such call on: who holds it is looked for
-    /// meanwhile.
+    /// late or the peer was convicted. Nothing is decided by it. Who holds a
+    /// connection that was handed on, as by the launcher of a shim, is looked for when something lies
+    /// unread before a deadline, or behind the first verdict: until it is found nothing is known.
     pub process: Option<ProcessState>,
 }
 

@@ -9,7 +9,9 @@ mod nri_answers;
 mod nri_combine;
 mod nri_messages;
 mod nri_plugin;
+mod old_peers;
 mod others;
+mod pings;
 mod process;
 mod raw;
 mod receipts;
@@ -95,6 +97,7 @@ async fn run(target: &str, part: &str) -> Result<bool> {
     nri_combine::all(&world, &mut report).await;
     nri_plugin::all(&world, &mut report).await;
     nri_answers::all(&world, &mut report).await;
+    pings::all(&world, &mut report).await;
     let name = "everybody, raw frames: the compatibility table in RFC.md";
     report.pairing(name, compat::check(&world)).await;
     let name = "old servers, judged by what they read: the table in docs/judging.md";

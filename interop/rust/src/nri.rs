@@ -17,7 +17,7 @@ use crate::table::Place;
 use crate::{Result, print};
 
 /// What the runtimes on most nodes embed, and the newest.
-const RELEASES: [&str; 2] = ["0.8.0", "0.12.5"];
+pub(crate) const RELEASES: [&str; 2] = ["0.8.0", "0.12.5"];
 
 /// The plugin's limit, as everywhere.
 const LIMIT: Duration = Duration::from_secs(2);

@@ -99,6 +99,17 @@ impl Process {
         Ok(open.count())
     }
 
+    /// The most address space that it has had.
+    pub(crate) fn memory_kb(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:"));
+        let peak = peak
+            .ok_or("it has no memory")?
+            .trim()
+            .trim_end_matches(" kB");
+        Ok(peak.parse()?)
+    }
+
     pub(crate) fn go_on(&self) -> Result<()> {
         go_on(self.pid()?)
     }

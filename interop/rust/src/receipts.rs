@@ -1,32 +1,28 @@
-//! How servers of today are judged by what their processes read, and the table of it that stands in
+//! How peers of today are judged by what their processes read, and the table of it that stands in
 //! `docs/judging.md`.
 
-use std::collections::BTreeMap;
-use std::future::IntoFuture;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use protobuf::well_known_types::wrappers::Int64Value;
+use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant, sleep};
-use ttrpc_keepalive::{Call, Client, Error, Support, Verdict};
+use ttrpc_keepalive::{Call, Error, Verdict};
 
 use crate::Result;
-use crate::process::Process;
+use crate::old_peers::{PEERS, Pair, Peer};
 use crate::report::{NEWEST, World, claim};
-use crate::service::{UNARY, int};
 use crate::table::Place;
-use crate::to_go::say;
 
 const PLACE: Place = Place {
     file: "docs/judging.md",
     begin: "<!-- Written by `interop/run receipts --write`. -->",
 };
 
-/// The limit of a call, and how long its handler sleeps.
+/// The limit of a call whose handler sleeps for longer.
 pub(crate) const LIMIT: Duration = Duration::from_secs(1);
-const ASLEEP: i64 = 3000;
 
 /// Late calls at one time.
 pub(crate) const MANY: usize = 64;
@@ -39,49 +35,6 @@ const AT_ONCE: usize = 50;
 
 /// How much later than its limit a call may end, on a busy machine.
 const SLACK: Duration = Duration::from_millis(500);
-
-/// A server that knows no PING, unmodified.
-#[derive(Clone, Copy)]
-struct Peer {
-    name: &'static str,
-    program: &'static str,
-    /// How it serves.
-    serve: &'static str,
-    /// It reads on the thread that its handlers sleep on.
-    blocks: bool,
-}
-
-const fn peer(name: &'static str, program: &'static str) -> Peer {
-    Peer {
-        name,
-        program,
-        serve: "serve",
-        blocks: false,
-    }
-}
-
-const RUST: &str = "debug/peer-ttrpc-rust-0-10";
-
-const PEERS: &[Peer] = &[
-    peer("containerd/ttrpc 1.0.2", "interop/go/peer-1.0.2"),
-    peer("containerd/ttrpc 1.1.2", "interop/go/peer-1.1.2"),
-    peer("containerd/ttrpc 1.2.2", "interop/go/peer-1.2.2"),
-    peer("containerd/ttrpc 1.2.5", "interop/go/peer-1.2.5"),
-    peer("containerd/ttrpc 1.2.10", "interop/go/peer-1.2.10"),
-    peer("ttrpc-rust 0.8.4", "debug/peer-ttrpc-rust-0-8"),
-    peer("ttrpc-rust 0.9.0", "debug/peer-ttrpc-rust-0-9"),
-    peer("ttrpc-rust 0.10.0", RUST),
-    Peer {
-        serve: "serve-sync",
-        ..peer("ttrpc-rust 0.10.0, sync", RUST)
-    },
-    Peer {
-        serve: "serve-on-one-thread",
-        blocks: true,
-        ..peer("ttrpc-rust 0.10.0, on one thread, blocked", RUST)
-    },
-    peer("trapeze 0.7.6", "debug/peer-trapeze-0-7"),
-];
 
 const HEAD: &str = "\
 | server | its handler sleeps | 64 such calls | stopped while the handler sleeps | stopped before the request | continued | log |
@@ -100,7 +53,7 @@ pub(crate) async fn show(world: &Arc<World>, write: bool) -> Result<()> {
 /// Measures all peers, and compares the table with the one in the text.
 pub(crate) async fn check(world: &Arc<World>) -> Result<String> {
     PLACE.check(&measure(world).await?)?;
-    Ok(format!("{} servers as it says there", PEERS.len()))
+    Ok(format!("{} peers as it says there", PEERS.len()))
 }
 
 async fn measure(world: &Arc<World>) -> Result<String> {
@@ -116,86 +69,56 @@ async fn measure(world: &Arc<World>) -> Result<String> {
     Ok(rows.join("\n"))
 }
 
-/// A server that has just been started, and a client with what it has by default.
-async fn pair(world: &World, peer: &Peer) -> Result<(Process, PathBuf, Client)> {
-    let socket = world.socket();
-    let path = socket.to_str().ok_or("the path is not UTF-8")?;
-    let mut server = Process::start(&world.program(peer.program), &[peer.serve, path], &socket)?;
-    server.expect("ready").await?;
-    let client = connect(&socket).await?;
-    Ok((server, socket, client))
-}
-
 async fn row(world: &World, peer: &Peer) -> Result<String> {
     // Of its own for each: what handlers sleep on one thread adds up.
-    let (_asleep_server, _, client) = pair(world, peer).await?;
-    let asleep = judged_with_process(late(&client)).await?;
+    let asleep = peer.start(world).await?;
+    let shown = judged(late(&asleep)).await?;
 
-    let (many_server, _, many) = pair(world, peer).await?;
+    let many = peer.start(world).await?;
     let calls: Vec<_> = (0..MANY)
-        .map(|_| tokio::spawn(judged_with_process(late(&many))))
+        .map(|_| tokio::spawn(judged(late(&many))))
         .collect();
-    let mut burst = Vec::new();
-    for call in calls {
-        burst.push(call.await??);
-    }
-    burst.sort_unstable();
-    burst.dedup();
+    let burst = each_once(calls).await?;
 
-    let (server, socket, client) = pair(world, peer).await?;
-    let other = connect(&socket).await?;
-    let call = tokio::spawn(judged_with_process(late(&other)));
+    let at_work = peer.start(world).await?;
+    let call = tokio::spawn(judged(late(&at_work)));
     sleep(LIMIT / 4).await;
-    server.stop().await?;
+    at_work.process.stop().await?;
     let within = call.await??;
-    // All that this connection had been sent has been read.
-    let before = judged_with_process(late(&client)).await?;
-    server.go_on()?;
-    for client in [&client, &other] {
-        say(client, "still there").await?;
+
+    // All that this one had been sent has been read.
+    let idle = peer.start(world).await?;
+    idle.process.stop().await?;
+    let before = judged(late(&idle)).await?;
+
+    for stopped in [&at_work, &idle] {
+        stopped.process.go_on()?;
+        stopped.answers().await?;
     }
-    let pings = |client: &Client| client.snapshot().counters().keepalive.pings_sent;
-    let logged = [
-        (&many_server, pings(&many)),
-        (&server, pings(&client) + pings(&other)),
-    ]
-    .map(|(server, pings)| (server.logged().lines().count(), pings));
-    let logged = match logged {
-        [(0, _), (0, _)] => "no line",
-        _ => "some lines",
-    };
+    let logged = [asleep, many, at_work, idle].iter().any(Pair::has_logged);
+    let logged = if logged { "some lines" } else { "no line" };
     Ok(format!(
-        "| {} | {asleep} | {} | {within} | {before} | answers | {logged} |",
-        peer.name,
-        burst.join(", ")
+        "| {} | {shown} | {burst} | {within} | {before} | answers | {logged} |",
+        peer.name
     ))
 }
 
-async fn connect(socket: &Path) -> Result<Client> {
-    let client = Client::builder();
-    let client = client
-        .connect(&format!("unix://{}", socket.display()))
-        .await?;
-    say(&client, "first").await?;
-    let support = client.snapshot().support();
-    claim!(support == Support::No, "support {support:?}");
-    Ok(client)
+/// What calls came to, each thing once.
+pub(crate) async fn each_once(calls: Vec<JoinHandle<Result<String>>>) -> Result<String> {
+    let mut all = BTreeSet::new();
+    for call in calls {
+        all.insert(call.await??);
+    }
+    Ok(Vec::from_iter(all).join(", "))
 }
 
 /// A call that cannot be answered in time.
-fn late(client: &Client) -> Call<Int64Value> {
-    let call = client.call::<_, Int64Value>(UNARY, "Sleep", &int(ASLEEP));
-    call.timeout(LIMIT)
+fn late(pair: &Pair) -> Call<Int64Value> {
+    pair.sleep().timeout(LIMIT)
 }
 
-/// The verdict on its peer, if it came in time.
-pub(crate) async fn judged(call: Call<Int64Value>) -> Result<&'static str> {
-    let error = late_error(call).await?;
-    verdict(&error).ok_or_else(|| format!("{error}").into())
-}
-
-/// The same, and of one that does not read what its process does.
-async fn judged_with_process(call: Call<Int64Value>) -> Result<String> {
+/// The verdict on its peer, if it came in time, and of one that does not read what its process does.
+pub(crate) async fn judged(call: Call<Int64Value>) -> Result<String> {
     let error = late_error(call).await?;
     let verdict = verdict(&error).ok_or_else(|| format!("{error}"))?;
     let process = error.evidence().and_then(|evidence| evidence.process);
@@ -228,15 +151,16 @@ fn verdict(error: &Error) -> Option<&'static str> {
 /// What the wrapper in Go makes of the same servers: those that live, or those that are stopped.
 pub(crate) async fn judged_by_go(world: &Arc<World>, stopped: bool) -> Result<String> {
     let mut judged = Vec::new();
-    for peer in PEERS.iter().filter(|peer| stopped || !peer.blocks) {
+    let asked = |peer: &&Peer| peer.is_server() && (stopped || peer.reads());
+    for peer in PEERS.iter().filter(asked) {
         let world = Arc::clone(world);
         judged.push(tokio::spawn(async move {
-            let (server, socket, _) = pair(&world, peer).await?;
+            let server = peer.start(&world).await?;
             let plays = if stopped { "unread" } else { "reads" };
-            let mut client = world.go_client(NEWEST, WRAPPED, &socket, &["play", plays])?;
+            let mut client = world.go_client(NEWEST, WRAPPED, &server.socket, &["play", plays])?;
             if stopped {
                 client.expect("go").await?;
-                server.stop().await?;
+                server.process.stop().await?;
             }
             let told = client.outcome().await;
             told.map_err(|error| crate::Failure::from(format!("{}: {error}", peer.name)))
@@ -277,7 +201,7 @@ pub(crate) async fn check_load(world: &Arc<World>) -> Result<String> {
 async fn under_load(world: &Arc<World>, calls: usize) -> Result<Vec<(&'static str, Counts)>> {
     let _busy = Busy::start()?;
     let mut counted = Vec::new();
-    for peer in PEERS.iter().filter(|peer| !peer.blocks) {
+    for peer in PEERS.iter().filter(|peer| peer.reads()) {
         let world = Arc::clone(world);
         counted.push(tokio::spawn(
             async move { count(&world, peer, calls).await },
@@ -297,11 +221,11 @@ async fn under_load(world: &Arc<World>, calls: usize) -> Result<Vec<(&'static st
 }
 
 async fn count(world: &World, peer: &Peer, calls: usize) -> Result<(&'static str, Counts)> {
-    let (_server, _, client) = pair(world, peer).await?;
+    let pair = peer.start(world).await?;
     let mut counts = Counts::new();
     for begun in (0..calls).step_by(AT_ONCE) {
         let late: Vec<_> = (begun..calls.min(begun + AT_ONCE))
-            .map(|_| tokio::spawn(late(&client).into_future()))
+            .map(|_| tokio::spawn(late(&pair)))
             .collect();
         for call in late {
             let error = call

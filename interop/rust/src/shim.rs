@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use ttrpc_keepalive::{Call, Client, Support};
 
 use crate::process;
-use crate::receipts::{LIMIT, MANY, judged};
+use crate::receipts::{LIMIT, MANY, each_once, judged};
 use crate::report::claim;
 use crate::service::text;
 use crate::{Result, print};
@@ -24,12 +24,7 @@ pub(crate) async fn judge(address: &str, container: &str, pid: &str) -> Result<(
     let calls: Vec<_> = (0..MANY)
         .map(|_| tokio::spawn(judged(late(&many, container))))
         .collect();
-    let mut burst = Vec::new();
-    for call in calls {
-        burst.push(call.await??);
-    }
-    burst.sort_unstable();
-    burst.dedup();
+    let burst = each_once(calls).await?;
 
     let other = connect(address, container).await?;
     let call = tokio::spawn(judged(late(&other, container)));
@@ -43,8 +38,7 @@ pub(crate) async fn judge(address: &str, container: &str, pid: &str) -> Result<(
         answers(client, container).await?;
     }
     print(&format!(
-        "{asleep} | {} | {within} | {before} | answers",
-        burst.join(", ")
+        "{asleep} | {burst} | {within} | {before} | answers"
     ));
     Ok(())
 }

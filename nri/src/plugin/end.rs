@@ -1,6 +1,7 @@
 //! How the time of a plugin with its runtime ended.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,8 +27,14 @@ pub enum EndReason {
     #[error("stopped")]
     Stopped,
     /// There was no runtime to connect to.
-    #[error("not connected: {0}")]
-    NotConnected(#[source] Arc<std::io::Error>),
+    #[error("not connected to {}: {error}", socket.display())]
+    NotConnected {
+        /// Where it was looked for.
+        socket: PathBuf,
+        /// What the operating system says.
+        #[source]
+        error: Arc<std::io::Error>,
+    },
     /// The runtime did not take the registration, or did not answer it in time.
     #[error("not registered: {0}")]
     NotRegistered(#[source] Arc<Error>),

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ pub(super) async fn run<S: Clone + Send + Sync + 'static>(
         } = match UnixStream::connect(&ready.settings.socket).await {
             Ok(stream) => ready.session(stream, stop.as_mut()).await?,
             Err(error) => {
-                let lived = Lived::not_connected(error);
+                let lived = Lived::not_connected(&ready.settings.socket, error);
                 ready.tell(&lived.end);
                 lived
             }
@@ -252,9 +252,12 @@ impl Ready {
 }
 
 impl Lived {
-    fn not_connected(error: io::Error) -> Self {
+    fn not_connected(socket: &Path, error: io::Error) -> Self {
         let end = End {
-            reason: EndReason::NotConnected(Arc::new(error)),
+            reason: EndReason::NotConnected {
+                socket: socket.to_owned(),
+                error: Arc::new(error),
+            },
             interrupted: None,
             stage: Stage::Connecting,
         };

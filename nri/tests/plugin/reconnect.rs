@@ -151,12 +151,18 @@ async fn attempts_may_be_limited_and_once_is_once() {
         .on_end(move |end| told.add(end.to_string()));
     let error = few.run().await.unwrap_err();
     assert!(matches!(error, PluginError::GivenUp(_)));
-    let text = "no runtime has kept the plugin: not connected: No such file or directory";
-    assert!(error.to_string().starts_with(text), "{error}");
+    let path = place.path.display();
+    let text = format!(
+        "no runtime has kept the plugin: not connected to {path}: No such file or directory"
+    );
+    assert!(error.to_string().starts_with(&text), "{error}");
     assert_eq!(ends.take().len(), 3);
 
     let end = plugin(&place).once().run().await.unwrap();
-    assert!(matches!(end.reason(), EndReason::NotConnected(_)), "{end}");
+    assert!(
+        matches!(end.reason(), EndReason::NotConnected { .. }),
+        "{end}"
+    );
 
     let listener = place.listen();
     let ran = tokio::spawn(plugin(&place).once().run());

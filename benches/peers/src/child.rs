@@ -95,6 +95,8 @@ pub(crate) enum Order {
     Messages { messages: usize },
     /// So many calls that are late, and as many that are dropped.
     Abandon { calls: usize },
+    /// So many tasks at once that do nothing: a runtime keeps room for them.
+    Tasks { tasks: usize },
     /// So many connections more, each kept.
     Connect { connections: usize },
     /// One call on each of the connections that are kept.
@@ -113,6 +115,7 @@ impl std::fmt::Display for Order {
             Self::Exactly { calls, in_flight } => write!(f, "exactly {calls} {in_flight}"),
             Self::Messages { messages } => write!(f, "messages {messages}"),
             Self::Abandon { calls } => write!(f, "abandon {calls}"),
+            Self::Tasks { tasks } => write!(f, "tasks {tasks}"),
             Self::Connect { connections } => write!(f, "connect {connections}"),
             Self::CallEach => f.write_str("call-each"),
             Self::Counts => f.write_str("counts"),
@@ -141,6 +144,9 @@ impl FromStr for Order {
             },
             ["abandon", calls] => Self::Abandon {
                 calls: calls.parse()?,
+            },
+            ["tasks", tasks] => Self::Tasks {
+                tasks: tasks.parse()?,
             },
             ["connect", connections] => Self::Connect {
                 connections: connections.parse()?,
@@ -207,6 +213,13 @@ async fn obey<C: Contender>(
         }
         Order::Abandon { calls } => {
             within(PATIENCE, abandon(contender, calls)).await?;
+            Ok("done".to_owned())
+        }
+        Order::Tasks { tasks } => {
+            let all: Vec<_> = (0..tasks).map(|_| tokio::spawn(async {})).collect();
+            for task in all {
+                task.await?;
+            }
             Ok("done".to_owned())
         }
         Order::Connect { connections } => {

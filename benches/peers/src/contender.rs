@@ -10,6 +10,9 @@ pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The deadline of a call that is to be late, and how long its handler takes.
 pub(crate) const LATE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(50));
 
+/// Calls at once at most.
+pub(crate) const BURST: usize = 60_000;
+
 /// One implementation of the echo: a connected client that holds its request.
 pub(crate) trait Contender: Sized + Send + Sync + 'static {
     /// Serves for as long as it lives.

@@ -14,7 +14,7 @@ const CALL: usize = 1 << 16;
 const REQUEST_KIB: f64 = 64.0;
 
 /// Buffers may be kept for a quiet second.
-const SETTLE: Duration = Duration::from_millis(1500);
+pub(crate) const SETTLE: Duration = Duration::from_millis(1500);
 
 /// For how long nothing happens while processor time is measured.
 const IDLE: Duration = Duration::from_secs(2);

@@ -11,7 +11,7 @@ use ttrpc_keepalive::{
 };
 
 use crate::Result;
-use crate::contender::{CALL_TIMEOUT, Contender, LATE, StreamOrder};
+use crate::contender::{BURST, CALL_TIMEOUT, Contender, LATE, StreamOrder};
 
 /// How both sides watch each other, and where handlers are polled first.
 pub(crate) trait Settings: Send + Sync + 'static {
@@ -75,6 +75,8 @@ impl<S: Settings> Contender for Echo<S> {
         let server = Server::builder()
             .keepalive(S::keepalive())
             .dispatch(S::dispatch())
+            // For a burst.
+            .handler_limit(BURST)
             .service(
                 Service::new("bench.Echo", ())
                     .unary(

@@ -258,6 +258,43 @@ async fn a_peer_whose_cgroup_is_frozen_is_told_so() {
     }
 }
 
+/// Connects, and waits uninterruptibly for a child that shares its memory, until its input ends.
+#[cfg(target_arch = "x86_64")]
+const WAITS: &str = "\
+use Socket;
+socket(my $socket, AF_UNIX, SOCK_STREAM, 0) or die;
+connect($socket, sockaddr_un($ARGV[0])) or die;
+if (syscall(58) == 0) { sysread(STDIN, my $end, 1); syscall(231, 0); }";
+
+// No disk can be made to hang here, but vfork makes a process wait in the same way.
+#[tokio::test]
+#[cfg(target_arch = "x86_64")]
+async fn a_peer_that_waits_uninterruptibly_is_said_to_wait_for_the_disk() {
+    let (listener, address, _folder) = listener();
+    let mut perl = Command::new("perl");
+    let perl = perl.args(["-e", WAITS, &address]).stdin(Stdio::piped());
+    let Ok(child) = perl.spawn() else {
+        return println!("there is no perl here");
+    };
+    let mut child = Process(child);
+    // A lead so long that no pause of this machine is taken for one of this side.
+    let keepalive = Keepalive::on_demand().probe_before_deadline(secs(1));
+    let client = Client::builder().keepalive(keepalive);
+    let client = client.attach(listener.accept().await.unwrap().0).unwrap();
+    let process = client.peer_process().unwrap();
+    comes_to(process, ProcessState::WaitingForDisk);
+    let error = say_within(&client, secs(4)).await.unwrap_err();
+    assert_eq!(error.verdict(), Some(Verdict::NotReading));
+    let text = error.to_string();
+    assert!(
+        text.contains(", its process is waiting for the disk)"),
+        "{text}"
+    );
+    drop(child.0.stdin.take());
+    child.0.wait().unwrap();
+    comes_to(process, ProcessState::Gone);
+}
+
 // As the launcher of a shim does. The number of who connected may be anybody's then.
 #[tokio::test]
 async fn of_a_connection_that_was_handed_on_nothing_is_said_but_of_who_holds_it() {

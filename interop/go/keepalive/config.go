@@ -89,6 +89,29 @@ type State struct {
 	UnreadSince time.Time
 }
 
+// Peer is what [Conn.Peer] says of a peer.
+type Peer int
+
+const (
+	// PeerAlive: nothing speaks against it. It may know nothing of PING.
+	PeerAlive Peer = iota
+	// PeerDoubtful: it has left something unanswered or unread for too long.
+	PeerDoubtful
+	// PeerGone: the connection has ended.
+	PeerGone
+)
+
+func (p Peer) String() string {
+	switch p {
+	case PeerDoubtful:
+		return "doubtful"
+	case PeerGone:
+		return "gone"
+	default:
+		return "alive"
+	}
+}
+
 // Verdict is what is said of the peer of a call that ran out of time. It ends nothing.
 type Verdict int
 

@@ -40,6 +40,7 @@ type Conn struct {
 	unread   func() (unreadAnswer, bool) // nil: the kernel cannot tell
 	writes   writes
 	receipts receipts
+	doubted  time.Time // when the newest verdict against the peer was told
 
 	readErr  error // what follows the inbox
 	err      error // why the connection ended

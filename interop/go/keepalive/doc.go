@@ -39,7 +39,7 @@
 // that says what the peer did. On Linux and over a unix socket it does that for peers that know nothing of
 // PING, too: the kernel tells whether the process at the other end reads what it is sent. So a runtime can
 // tell a plugin of today that is slow from one that is stopped, with nothing changed on the other side.
-// What was found last is in [Conn.State].
+// [Conn.Peer] says in a word whether to call it again, and [Conn.State] has what was found last.
 //
 // # Peers that do not know PING
 //

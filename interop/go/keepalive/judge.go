@@ -178,7 +178,38 @@ func (l *lateCall) judge(err error) error {
 	if m.rtt > 0 {
 		facts.patience = max(2*m.rtt, l.lead/4)
 	}
-	return &LateError{Verdict: facts.verdict(), State: c.stateLocked(), cause: err}
+	verdict := facts.verdict()
+	if verdict == VerdictUnresponsive || verdict == VerdictNotReading {
+		c.doubted = time.Now()
+	}
+	return &LateError{Verdict: verdict, State: c.stateLocked(), cause: err}
+}
+
+// Peer says in a word what is known of the peer, for who decides whether to call it: one that is doubtful
+// costs the whole limit of a call.
+//
+// It is doubtful while a PING has been unanswered for all of [Config.PingTimeout], and from a verdict against
+// it on, until it is heard again or, if it does not know PING, until the kernel says that its process has
+// read. It is gone when the connection has ended, see [Conn.Err], and alive otherwise: nothing speaks against it.
+func (c *Conn) Peer() Peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return PeerGone
+	case c.monitor.overdue:
+		return PeerDoubtful
+	case c.doubted.IsZero() || c.monitor.heard.After(c.doubted):
+		return PeerAlive
+	case c.monitor.support == SupportYes:
+		return PeerDoubtful
+	}
+	// No time is counted: it may be long since anybody has looked.
+	answer := c.askKernel(time.Now(), 0)
+	if answer.coming || c.unread != nil && !c.receipts.unread || c.receipts.read.After(c.doubted) {
+		return PeerAlive
+	}
+	return PeerDoubtful
 }
 
 // facts are all that a verdict depends on.

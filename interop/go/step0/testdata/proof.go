@@ -111,7 +111,7 @@ func playRuntime(folder, program, does string) error {
 	late := "slow"
 	if does == "stopped" {
 		late = "stopped"
-		if err := command.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := stop(command.Process); err != nil {
 			return err
 		}
 	}
@@ -128,6 +128,32 @@ func playRuntime(folder, program, does string) error {
 	}
 	fmt.Printf("the event took %.2f s; %s\n", took.Seconds(), becomes(says))
 	return nil
+}
+
+// stop waits until each thread is stopped: a signal is on its way for a while.
+func stop(process *os.Process) error {
+	if err := process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for try := 0; try < 2000; try++ {
+		if isStopped(process.Pid) {
+			return nil
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return fmt.Errorf("the plugin does not stop")
+}
+
+func isStopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, thread := range threads {
+		stat, _ := os.ReadFile(thread)
+		// The state follows the name, which is in brackets.
+		if _, state, _ := strings.Cut(string(stat), ") "); !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return err == nil && len(threads) > 0
 }
 
 // becomes waits for what tells what became of the plugin: the next event, or its end. A plugin whose

@@ -1,6 +1,8 @@
 //! The limits of a connection: every queue has a bound, and here is why each is what it is.
 
 use std::collections::HashMap;
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use crate::error::ConfigError;
@@ -36,8 +38,11 @@ pub enum DriverThread {
     Dedicated,
 }
 
+/// The handler of a call, and its answer. Panics of the handler are caught in it.
+pub type HandlerFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Who polls the handler of a unary call first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub enum Dispatch {
     /// A task of its own on the runtime that serves. Whatever handlers do, they hold up the driver
@@ -62,6 +67,22 @@ pub enum Dispatch {
     ///
     /// Not together with [`DriverThread::Dedicated`], whose thread is kept free of all handlers.
     Inline,
+    /// Whatever this function gives it to, from its beginning to its end: threads for handlers that block,
+    /// for example, which need not send their work to such a thread and wait for it then, and whose
+    /// answer is written from there. The function is called by the driver, and must not block.
+    ///
+    /// ```
+    /// use tokio::runtime::Handle;
+    /// use ttrpc_keepalive::{Dispatch, Server};
+    ///
+    /// let server = Server::builder().dispatch(Dispatch::By(|handler| {
+    ///     let runtime = Handle::current();
+    ///     runtime.clone().spawn_blocking(move || runtime.block_on(handler));
+    /// }));
+    /// ```
+    ///
+    /// A handler that is dropped before its end costs its call.
+    By(fn(HandlerFuture)),
 }
 
 /// The settings of a client's connection, as they are in use. To be read from

@@ -562,7 +562,8 @@ pub use call::{Call, CallOptions};
 pub use client::{Client, ClientBuilder};
 pub use close::Close;
 pub use config::{
-    ClientLimits, ClientSettings, Dispatch, DriverThread, ServerLimits, ServerSettings,
+    ClientLimits, ClientSettings, Dispatch, DriverThread, HandlerFuture, ServerLimits,
+    ServerSettings,
 };
 pub use error::{
     CloseError, ConfigError, ConnectError, ConnectionError, DeadlineError, Error, LateAnswer,

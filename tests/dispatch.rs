@@ -9,14 +9,18 @@ mod support;
 
 use std::collections::HashSet;
 use std::panic::panic_any;
+use std::sync::{Arc, Mutex};
 
 use protobuf::Message;
 use protobuf::well_known_types::wrappers::StringValue;
 use support::*;
 use tokio::io::DuplexStream;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::wire::{Flags, MessageType, Raw, RequestHead, encode_request, ping};
-use ttrpc_keepalive::{Code, ConfigError, Dispatch, DriverThread, Responses, Server, Service};
+use ttrpc_keepalive::{
+    Code, ConfigError, Dispatch, DriverThread, HandlerFuture, Responses, Server, Service,
+};
 
 tokio::task_local! {
     /// Set in the task that drives the server's side, and nowhere else.
@@ -196,6 +200,43 @@ async fn a_panic_costs_its_call_and_none_of_those_that_came_with_it() {
     }
     let (ok, internal) = (Code::OK, Code::INTERNAL);
     assert_eq!(codes, [ok, internal, ok, internal, ok, ok]);
+}
+
+fn on_a_thread(handler: HandlerFuture) {
+    let runtime = Handle::current();
+    runtime
+        .clone()
+        .spawn_blocking(move || runtime.block_on(handler));
+}
+
+// On the one thread of the runtime each of them would hold up the PING and the other.
+#[tokio::test]
+async fn handlers_that_block_have_threads_for_themselves_and_hold_up_neither_pings_nor_each_other()
+{
+    let (pass, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Arc::new(Mutex::new(wait));
+    let server = echo().dispatch(Dispatch::By(on_a_thread)).service(
+        Service::new("demo.Echo", wait)
+            .unary("Block", |wait, _, q: StringValue| async move {
+                wait.lock().unwrap().recv_timeout(ms(5000)).unwrap();
+                Ok(q)
+            })
+            .unary("Await", |_, _, q: StringValue| async move {
+                sleep(ms(1)).await;
+                Ok(q)
+            }),
+    );
+    let mut peer = served(server.build().unwrap());
+    peer.call(1, "Block", "first").await;
+    peer.send(ping(1)).await;
+    let pong = peer.frame().await;
+    assert_eq!(pong.header.message_type, MessageType::PONG);
+    peer.call(3, "Await", "second").await;
+    assert_eq!(answer(&mut peer).await.as_deref(), Ok("second"));
+    peer.call(5, "Panic", "now").await;
+    assert_eq!(answer(&mut peer).await, Err(Code::INTERNAL));
+    pass.send(()).unwrap();
+    assert_eq!(answer(&mut peer).await.as_deref(), Ok("first"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Writes the clients and servers of ttrpc-rust and of tonic. No protoc is needed: ttrpc-codegen
 //! parses `proto/echo.proto` itself, and tonic is told the service here.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,17 +11,10 @@ use ttrpc_codegen::{Codegen, Customize};
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=proto");
     println!("cargo::rustc-env=COMPILER={}", compiler()?);
-    Codegen::new()
-        .input("proto/echo.proto")
-        .include("proto")
-        .customize(Customize {
-            async_all: true,
-            ..Default::default()
-        })
-        .run()?;
-    // The written file begins with inner attributes, which `include!` takes in a module file only.
     let folder = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    std::fs::write(Path::new(&folder).join("mod.rs"), "pub mod echo_ttrpc;\n")?;
+    let folder = Path::new(&folder);
+    ttrpc_rust(&folder.join("ttrpc"), "ttrpc")?;
+    ttrpc_rust(&folder.join("facade"), "ttrpc_keepalive_compat")?;
 
     let service = Service::builder()
         .name("Echo")
@@ -30,6 +24,32 @@ fn main() -> std::io::Result<()> {
         .build();
     Builder::new().compile(&[service]);
     Ok(())
+}
+
+/// For the crate ttrpc, or for one in its place.
+fn ttrpc_rust(folder: &Path, name: &str) -> std::io::Result<()> {
+    fs::create_dir_all(folder)?;
+    // The written file begins with inner attributes, which `include!` takes in a module file only.
+    let mut modules = String::new();
+    for (module, async_all) in [("echo", true), ("threads", false)] {
+        Codegen::new()
+            .out_dir(folder)
+            .input(format!("proto/{module}.proto"))
+            .include("proto")
+            .customize(Customize {
+                async_all,
+                ..Default::default()
+            })
+            .run()?;
+        let file = folder.join(format!("{module}_ttrpc.rs"));
+        let written = fs::read_to_string(&file)?;
+        fs::write(&file, written.replace("ttrpc::", &format!("{name}::")))?;
+        if !async_all {
+            modules.push_str("#[cfg(feature = \"facade\")]\n");
+        }
+        modules.push_str(&format!("pub mod {module}_ttrpc;\n"));
+    }
+    fs::write(folder.join("mod.rs"), modules)
 }
 
 fn compiler() -> std::io::Result<String> {

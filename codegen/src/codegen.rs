@@ -11,7 +11,8 @@ use protobuf_parse::ProtoPathBuf;
 use crate::error::Error;
 use crate::message_docs::with_docs;
 use crate::print::{Futures, print};
-use crate::rust_types::{RustTypes, is_of_runtime, module_of, service_module_of};
+use crate::prost;
+use crate::rust_types::{Messages, RustTypes, is_of_runtime, module_of, service_module_of};
 use crate::services::services_of;
 use crate::sources::{Source, Sources};
 
@@ -28,8 +29,7 @@ pub struct Codegen {
     inputs: Vec<PathBuf>,
     includes: Vec<PathBuf>,
     futures: Futures,
-    /// The module of messages that are generated elsewhere.
-    messages: Option<String>,
+    messages: Messages,
 }
 
 /// What was written.
@@ -55,7 +55,7 @@ impl Codegen {
             inputs: Vec::new(),
             includes: Vec::new(),
             futures: Futures::Native,
-            messages: None,
+            messages: Messages::Protobuf(None),
         }
     }
 
@@ -91,7 +91,24 @@ impl Codegen {
     /// `crate::messages`, or `other_crate::messages`. It has a module for each `.proto` file, as
     /// rust-protobuf writes them.
     pub fn messages_in(mut self, module: &str) -> Self {
-        self.messages = Some(module.to_owned());
+        self.messages = Messages::Protobuf(Some(module.to_owned()));
+        self
+    }
+
+    /// Writes services only, for messages that prost-build generates, in a module of this path in the same
+    /// crate, as `crate::messages`. It has a module for each part of a package's name, as the file
+    /// that [`Config::include_file`] writes.
+    ///
+    /// Requests and responses that come with crate `protobuf`, as `google.protobuf.Empty`, are those of
+    /// that crate all the same: prost has none that they could be. In fields they are as prost has
+    /// them.
+    ///
+    /// One of these for all services of a crate: it implements the traits by which a message is sent and
+    /// received, once for each.
+    ///
+    /// [`Config::include_file`]: https://docs.rs/prost-build/latest/prost_build/struct.Config.html#method.include_file
+    pub fn prost_messages_in(mut self, module: &str) -> Self {
+        self.messages = Messages::Prost(module.to_owned());
         self
     }
 
@@ -135,13 +152,14 @@ impl Codegen {
             .iter()
             .filter(|file| !is_of_runtime(&file.name));
         let generated: Vec<&Source> = generated.collect();
-        let root = self.messages.as_deref().unwrap_or("super");
-        let types = RustTypes::of(&sources.descriptors, root);
+        let types = RustTypes::of(&sources.descriptors, &self.messages);
+        let with_messages = matches!(self.messages, Messages::Protobuf(None));
 
         let mut modules = Modules::default();
         let mut written = Vec::new();
+        let mut all_services = Vec::new();
         for file in &generated {
-            if self.messages.is_none() {
+            if with_messages {
                 modules.add(module_of(&file.name), file)?;
             }
             let services = services_of(file, &sources, &types)?;
@@ -151,6 +169,12 @@ impl Codegen {
                 written.push((format!("{module}.rs"), text));
                 modules.add(module, file)?;
             }
+            all_services.extend(services);
+        }
+        if let Messages::Prost(_) = self.messages {
+            let module = prost::MODULE.to_owned();
+            written.push((format!("{module}.rs"), prost::print(all_services.iter())));
+            modules.0.insert(module, String::new());
         }
         written.push(("mod.rs".to_owned(), modules.text()));
 
@@ -159,7 +183,7 @@ impl Codegen {
             Error::new("cannot be written").in_file(path).because(error)
         };
         fs::create_dir_all(folder).map_err(|error| unwritten(error, folder))?;
-        if self.messages.is_none() {
+        if with_messages {
             write_messages(&sources, &generated, folder)?;
         }
         for (name, text) in &written {

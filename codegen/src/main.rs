@@ -16,6 +16,8 @@ Usage: ttrpc-keepalive-codegen --out DIR [OPTIONS] FILE.proto...
                            A file that is in none of them finds those beside it
       --object-safe        traits for `dyn`, by crate async-trait
       --messages-in PATH   services only, for messages in a module of this path, as crate::messages
+      --prost-messages-in PATH
+                           the same for messages of prost, in a module of the crate
   -h, --help               this text
   -V, --version            the version
 
@@ -82,6 +84,9 @@ fn command(arguments: impl Iterator<Item = OsString>) -> Result<Command, String>
             "-I" | "--include" => codegen = codegen.include(value()?),
             "--object-safe" => codegen = codegen.object_safe(),
             "--messages-in" => codegen = codegen.messages_in(&value()?.to_string_lossy()),
+            "--prost-messages-in" => {
+                codegen = codegen.prost_messages_in(&value()?.to_string_lossy());
+            }
             other => return Err(format!("unknown option {other}")),
         }
     }

@@ -1,10 +1,20 @@
-//! Where rust-protobuf puts the messages that it generates.
+//! Where the messages are that services use.
 
 use std::collections::HashMap;
 
 use protobuf::descriptor::{DescriptorProto, FileDescriptorProto};
 
 use crate::names::capitalized;
+use crate::prost;
+
+/// Whose messages they are.
+#[derive(Clone, Debug)]
+pub(crate) enum Messages {
+    /// Of rust-protobuf, generated with the services, or elsewhere, in this module.
+    Protobuf(Option<String>),
+    /// Of prost, in this module.
+    Prost(String),
+}
 
 /// The messages of all files, by their full names: `.demo.Text.Part`.
 #[derive(Debug)]
@@ -19,37 +29,79 @@ pub(crate) struct RustType {
     pub(crate) is_nested: bool,
 }
 
+impl RustType {
+    /// Whether it comes with crate `protobuf`.
+    pub(crate) fn is_of_runtime(&self) -> bool {
+        self.module.starts_with("protobuf::")
+    }
+}
+
+/// How a generator names its modules and types.
+#[derive(Clone, Copy)]
+struct Naming {
+    module: fn(&str) -> String,
+    type_name: fn(&str) -> String,
+}
+
+const PROTOBUF: Naming = Naming {
+    module: |name| escaped(protobuf_parse::snake_case(name)),
+    type_name: |name| escaped(capitalized(name)),
+};
+
+const PROST: Naming = Naming {
+    module: prost::module,
+    type_name: prost::type_name,
+};
+
 impl RustTypes {
-    /// `root` is the module that has those of the files.
-    pub(crate) fn of(files: &[FileDescriptorProto], root: &str) -> Self {
+    pub(crate) fn of(files: &[FileDescriptorProto], messages: &Messages) -> Self {
         let mut types = Self(HashMap::new());
         for file in files {
-            let module = match file.name() {
-                "google/protobuf/descriptor.proto" => "protobuf::descriptor".to_owned(),
-                "rustproto.proto" => "protobuf::rustproto".to_owned(),
-                name if is_of_runtime(name) => {
-                    format!("protobuf::well_known_types::{}", module_of(name))
+            // What comes with crate `protobuf` is used from there, whatever the others are.
+            let (naming, module) = match (file.name(), messages) {
+                ("google/protobuf/descriptor.proto", _) => {
+                    (PROTOBUF, "protobuf::descriptor".to_owned())
                 }
-                name => format!("{root}::{}", module_of(name)),
+                ("rustproto.proto", _) => (PROTOBUF, "protobuf::rustproto".to_owned()),
+                (name, _) if is_of_runtime(name) => {
+                    let module = format!("protobuf::well_known_types::{}", module_of(name));
+                    (PROTOBUF, module)
+                }
+                (name, Messages::Protobuf(root)) => {
+                    let root = root.as_deref().unwrap_or("super");
+                    (PROTOBUF, format!("{root}::{}", module_of(name)))
+                }
+                (_, Messages::Prost(root)) => {
+                    let package = file.package().split('.').filter(|part| !part.is_empty());
+                    let modules = package.map(|part| format!("::{}", prost::module(part)));
+                    (PROST, format!("{root}{}", modules.collect::<String>()))
+                }
             };
             let package = match file.package() {
                 "" => String::new(),
                 package => format!(".{package}"),
             };
-            types.add(&file.message_type, &package, &module, false);
+            types.add(&file.message_type, &package, &module, false, naming);
         }
         types
     }
 
-    fn add(&mut self, messages: &[DescriptorProto], scope: &str, module: &str, is_nested: bool) {
+    fn add(
+        &mut self,
+        messages: &[DescriptorProto],
+        scope: &str,
+        module: &str,
+        is_nested: bool,
+        naming: Naming,
+    ) {
         for message in messages {
             let full_name = format!("{scope}.{}", message.name());
-            let nested = escaped(protobuf_parse::snake_case(message.name()));
+            let nested = (naming.module)(message.name());
             let within = format!("{module}::{nested}");
-            self.add(&message.nested_type, &full_name, &within, true);
+            self.add(&message.nested_type, &full_name, &within, true, naming);
             let rust_type = RustType {
                 module: module.to_owned(),
-                name: escaped(capitalized(message.name())),
+                name: (naming.type_name)(message.name()),
                 is_nested,
             };
             self.0.insert(full_name, rust_type);

@@ -1,27 +1,27 @@
 //! Numbers of descriptors that users hand over.
+//!
+//! The API of the crate `ttrpc` takes them by their numbers alone, and from a number to an owner there is
+//! no safe way. So a second descriptor of the same socket is made, which has an owner from the beginning,
+//! and a number that is no open descriptor is refused, where an owner of it would close somebody else's.
 
-#![allow(
-    unsafe_code,
-    reason = "the API of the crate ttrpc takes ownership of descriptors by their numbers, and there is \
-              no safe way from a number to an owner"
-)]
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use filedescriptor::{Error, FileDescriptor};
 
-/// Takes a descriptor that is given away by its number. A function of `ttrpc` that takes a number says
-/// that whoever calls it gives the descriptor away, which nothing can check: of two owners of one number
-/// the later one to close it closes somebody else's. That is a fault of that signature, which those
-/// users have written already.
-pub(crate) fn take(number: RawFd) -> OwnedFd {
-    assert!(number >= 0, "{number} is no descriptor");
-    // SAFETY: the caller has promised that the number is an open descriptor, and his alone to give.
-    unsafe { OwnedFd::from_raw_fd(number) }
+/// Takes a descriptor that is given away by its number, which is free from then on.
+pub(crate) fn take(number: RawFd) -> io::Result<OwnedFd> {
+    let taken = copy(number)?;
+    // It is open, and an interrupted `close` has closed it all the same.
+    let _ = nix::unistd::close(number);
+    Ok(taken)
 }
 
 /// Takes a second descriptor of what stays the caller's.
-#[cfg(feature = "sync")]
-pub(crate) fn copy(number: RawFd) -> std::io::Result<OwnedFd> {
-    assert!(number >= 0, "{number} is no descriptor");
-    // SAFETY: the caller has promised that the number is an open descriptor, and it is used here only.
-    unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }.try_clone_to_owned()
+pub(crate) fn copy(number: RawFd) -> io::Result<OwnedFd> {
+    match FileDescriptor::dup(&number) {
+        Ok(second) => second.as_fd().try_clone_to_owned(),
+        Err(Error::Dup { source, .. }) => Err(source),
+        Err(other) => Err(io::Error::other(other)),
+    }
 }

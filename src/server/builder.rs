@@ -96,7 +96,8 @@ impl ServerBuilder {
     }
 
     /// Who polls the handlers of unary calls first. [`Dispatch::Spawn`] by default;
-    /// [`Dispatch::Inline`] is for handlers that are short.
+    /// [`Dispatch::Inline`] is for handlers that are short, [`Dispatch::By`] for those that block their
+    /// thread.
     pub fn dispatch(mut self, dispatch: Dispatch) -> Self {
         self.settings.dispatch = dispatch;
         self
@@ -247,7 +248,7 @@ impl ServerBuilder {
             ("header_timeout", settings.header_timeout),
         ])?;
         let dedicated = settings.driver_thread == DriverThread::Dedicated;
-        if dedicated && settings.dispatch == Dispatch::Inline {
+        if dedicated && matches!(settings.dispatch, Dispatch::Inline) {
             return Err(ConfigError::InlineOnDedicated);
         }
         let mut own = HashMap::<_, MethodOptions>::new();

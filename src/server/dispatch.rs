@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::runtime::Handle;
 
-use crate::config::Dispatch;
+use crate::config::{Dispatch, HandlerFuture};
 use crate::panics::catch;
 use crate::tuning::{INLINE_HANDLERS, INLINE_REQUEST};
 
@@ -18,10 +18,12 @@ pub(super) struct Budget {
 }
 
 /// Who polls a handler first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum First {
     Driver,
     Task,
+    /// Whoever this is.
+    By(fn(HandlerFuture)),
 }
 
 impl Budget {
@@ -36,11 +38,14 @@ impl Budget {
 
     /// For the handler of a request with so many bytes.
     pub(super) fn first(&mut self, bytes: usize) -> First {
-        if self.dispatch == Dispatch::Spawn || self.left == 0 || bytes > INLINE_REQUEST {
-            return First::Task;
+        match self.dispatch {
+            Dispatch::By(run) => First::By(run),
+            Dispatch::Inline if self.left > 0 && bytes <= INLINE_REQUEST => {
+                self.left -= 1;
+                First::Driver
+            }
+            Dispatch::Inline | Dispatch::Spawn => First::Task,
         }
-        self.left -= 1;
-        First::Driver
     }
 }
 
@@ -52,11 +57,18 @@ pub(super) fn start(
 ) {
     // In a box: tasks are moved as they begin, and this one may be large.
     let mut handler = Caught(Box::pin(handler));
-    if first == First::Driver {
-        // A wake meanwhile need not be heard: its task polls it once more in any case.
-        let mut cx = Context::from_waker(Waker::noop());
-        if Pin::new(&mut handler).poll(&mut cx).is_ready() {
-            return;
+    match first {
+        First::Driver => {
+            // A wake meanwhile need not be heard: its task polls it once more in any case.
+            let mut cx = Context::from_waker(Waker::noop());
+            if Pin::new(&mut handler).poll(&mut cx).is_ready() {
+                return;
+            }
+        }
+        First::Task => {}
+        First::By(run) => {
+            let _entered = handlers.enter();
+            return run(Box::pin(handler));
         }
     }
     handlers.spawn(handler);

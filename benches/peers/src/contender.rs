@@ -19,7 +19,10 @@ pub(crate) trait Contender: Sized + Send + Sync + 'static {
     type Server;
 
     /// The payload of a reply.
-    type Reply: AsRef<[u8]>;
+    type Reply: AsRef<[u8]> + Send;
+
+    /// Whether its calls block the thread they are made on.
+    const BLOCKS: bool = false;
 
     /// Returns once `address` (`unix:///path`) accepts connections.
     fn serve(address: &str) -> impl Future<Output = Result<Self::Server>>;

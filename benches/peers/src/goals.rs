@@ -5,7 +5,10 @@
 //! on the same one at the same time.
 
 use crate::child::Placement::{self, OneCore, TwoCores, TwoWorkers};
-use crate::{BARE, EVERY, INLINE, OFF, OURS, TONIC, TRAPEZE, TTRPC_RUST};
+use crate::{
+    BARE, EVERY, FACADE, FACADE_THREADS, INLINE, OFF, OURS, TONIC, TRAPEZE, TTRPC_RUST,
+    TTRPC_RUST_THREADS,
+};
 use Bound::{Aim, AtLeast, AtMost, Shown};
 use Measure::{Cpu, Latency, Rate};
 use Work::{Calls, Streams};
@@ -143,6 +146,46 @@ const fn keepalive(
         ..calls(placement, bytes, in_flight, OFF, bounds)
     }
 }
+
+/// What stands in the place of ttrpc-rust, against that.
+const fn facade(
+    placement: Placement,
+    bytes: &'static [usize],
+    in_flight: &'static [usize],
+    bounds: &'static [(Measure, Bound)],
+) -> Goal {
+    Goal {
+        of: FACADE,
+        ..calls(placement, bytes, in_flight, TTRPC_RUST, bounds)
+    }
+}
+
+/// The same with threads for callers and handlers.
+const fn threads(
+    placement: Placement,
+    bytes: &'static [usize],
+    in_flight: &'static [usize],
+    bounds: &'static [(Measure, Bound)],
+) -> Goal {
+    Goal {
+        of: FACADE_THREADS,
+        against: TTRPC_RUST_THREADS,
+        ..facade(placement, bytes, in_flight, bounds)
+    }
+}
+
+#[rustfmt::skip]
+pub(crate) const FACADE_GOALS: &[Goal] = &[
+    threads(OneCore, SMALL, &[1], &[(Latency, AtMost(0.5)), (Cpu, Shown)]),
+    threads(OneCore, SMALL, &[16], &[(Rate, AtLeast(1.5)), (Cpu, Shown)]),
+    threads(TwoCores, SMALL, &[1, 16], &[(Rate, Shown), (Cpu, Shown)]),
+    threads(TwoCores, MEDIUM, &[1, 16], &[(Rate, Shown), (Cpu, Shown)]),
+
+    facade(OneCore, SMALL, &[1, 16], &[(Rate, AtLeast(1.0)), (Cpu, AtMost(1.0))]),
+    facade(TwoCores, SMALL, &[1, 16, 256], &[(Rate, Shown), (Cpu, AtMost(1.0))]),
+    facade(TwoCores, MEDIUM, &[1, 16], &[(Rate, Shown), (Cpu, AtMost(1.0))]),
+    Goal { work: Streams, ..facade(TwoCores, &[100], &[1], &[(Rate, AtLeast(1.0)), (Cpu, AtMost(1.0))]) },
+];
 
 #[rustfmt::skip]
 pub(crate) const GOALS: &[Goal] = &[

@@ -22,11 +22,13 @@ mod trapeze_unix;
 mod ttrpc_rust;
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use child::{Placement, Setting};
 use contender::Contender;
+use goals::{FACADE_GOALS, GOALS, Goal};
 use matrix::Plan;
 use nix::sys::signal::SigSet;
 use ours::{Every10s, Inline, Off, OnDemand};
@@ -42,9 +44,12 @@ const TRAPEZE: &str = "trapeze";
 const EVERY: &str = "ttrpc-keepalive, every 10 s";
 const OFF: &str = "ttrpc-keepalive, off";
 const INLINE: &str = "ttrpc-keepalive, inline";
+const FACADE: &str = "facade";
+const TTRPC_RUST_THREADS: &str = "ttrpc-rust, sync";
+const FACADE_THREADS: &str = "facade, sync";
 
 const ENTRIES: &[Entry] = &[
-    Entry::of::<ttrpc_rust::Echo>(TTRPC_RUST),
+    Entry::of::<ttrpc_rust::theirs::Echo>(TTRPC_RUST),
     Entry::of::<ours::Echo<OnDemand>>(OURS),
     Entry::of::<bare::Echo>(BARE),
     Entry::of::<tonic_unix::Echo>(TONIC),
@@ -52,6 +57,12 @@ const ENTRIES: &[Entry] = &[
     Entry::of::<ours::Echo<Every10s>>(EVERY),
     Entry::of::<ours::Echo<Off>>(OFF),
     Entry::of::<ours::Echo<Inline>>(INLINE),
+    #[cfg(feature = "facade")]
+    Entry::of::<ttrpc_rust::theirs::Threads>(TTRPC_RUST_THREADS),
+    #[cfg(feature = "facade")]
+    Entry::of::<ttrpc_rust::facade::Echo>(FACADE),
+    #[cfg(feature = "facade")]
+    Entry::of::<ttrpc_rust::facade::Threads>(FACADE_THREADS),
 ];
 
 /// What the matrix compares; the ratios are to the first.
@@ -60,6 +71,7 @@ const CONTENDERS: &[&str] = &[TTRPC_RUST, OURS, INLINE, BARE, TONIC];
 const USAGE: &str = "\
 usage: peers run [--quick] [--one-core | --two-workers] [--only PAYLOAD,IN_FLIGHT]...
        peers ratios [--awake] [--only PLACE,BYTES,IN_FLIGHT]...
+       peers facade [--awake] [--only PLACE,BYTES,IN_FLIGHT]...
        peers counts
        peers instructions [--check | --write]
 
@@ -69,10 +81,13 @@ run prints the ratios of all contenders to the first:
   --two-workers  a runtime of two workers on each side, not pinned
   --only         cells to measure: `1KiB,16`, or one part alone: `1KiB`, `16`
 
-ratios, counts and instructions hold what is measured against what is to be reached, and exit with 1
+ratios, facade, counts and instructions hold what is measured against what is to be reached, and exit with 1
 if that is missed. ratios measures time, in some minutes:
   --awake        only with cores that are kept awake (default: as the host is, and then so)
   --only         cells to measure, by the words of their lines: `two cores,1024,16`, or some: `16`
+
+facade does the same for `ttrpc-keepalive-compat` in the place of ttrpc-rust, if this program was built
+with the feature of that name.
 
 counts and instructions repeat, and take a minute or three. By valgrind, instructions also are:
   --check        compared with benches/peers/instructions.txt; exits with 1 if there are more
@@ -113,7 +128,11 @@ fn main() -> ExitCode {
         ["run", options @ ..] => plan(options)
             .and_then(|plan| matrix::run(&plan))
             .map(|()| true),
-        ["ratios", options @ ..] => ratios_plan(options).and_then(|plan| ratios::run(&plan)),
+        ["ratios", options @ ..] => {
+            ratios_plan(options, GOALS, idle::judge).and_then(|plan| ratios::run(&plan))
+        }
+        ["facade", options @ ..] => ratios_plan(options, FACADE_GOALS, idle::judge_threads)
+            .and_then(|plan| ratios::run(&plan)),
         ["counts"] => counts::run(),
         ["instructions"] => instructions::run(),
         ["instructions", "--check"] => baseline::check(),
@@ -160,8 +179,14 @@ fn plan(options: &[&str]) -> Result<Plan> {
     Ok(plan)
 }
 
-fn ratios_plan(options: &[&str]) -> Result<ratios::Plan> {
+fn ratios_plan(
+    options: &[&str],
+    goals: &'static [Goal],
+    idle: fn(&Path) -> Result<usize>,
+) -> Result<ratios::Plan> {
     let mut plan = ratios::Plan {
+        goals,
+        idle,
         modes: &[Mode::AsTheHostIs, Mode::Awake],
         only: Vec::new(),
     };

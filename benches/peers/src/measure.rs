@@ -1,7 +1,9 @@
 //! What a client process measures: calls and streams in one slice.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -50,7 +52,12 @@ pub(crate) async fn calls<C: Contender>(
             Slice::Count(calls) => (None, calls / in_flight),
         };
         let timed = in_flight == 1 && end.is_some();
-        callers.spawn(repeat(contender.clone(), bytes, (end, limit), timed));
+        let caller = repeat(contender.clone(), bytes, (end, limit), timed);
+        if C::BLOCKS {
+            callers.spawn_blocking(move || on_a_thread(caller));
+        } else {
+            callers.spawn(caller);
+        }
     }
     let mut count = 0;
     let mut latencies = Vec::new();
@@ -71,6 +78,20 @@ pub(crate) async fn calls<C: Contender>(
         taken,
         median,
     })
+}
+
+/// As a program does that has no runtime.
+fn on_a_thread<T: Send + 'static>(
+    caller: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    let thread = std::thread::spawn(move || {
+        let mut context = Context::from_waker(Waker::noop());
+        match pin!(caller).poll(&mut context) {
+            Poll::Ready(result) => result,
+            Poll::Pending => Err("a call that blocks has not".into()),
+        }
+    });
+    thread.join().map_err(|_| "a caller panicked")?
 }
 
 /// One caller: call after call until `end` or `limit`, at least one.

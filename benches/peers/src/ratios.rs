@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::awake::Spinners;
 use crate::child::{Order, Placement};
-use crate::goals::{GOALS, Goal, Measure, SLACK, Work};
+use crate::goals::{Goal, Measure, SLACK, Work};
 use crate::pair::{self, Pair, Sample, median};
-use crate::{INLINE, OURS, Result, entry, idle};
+use crate::{FACADE, FACADE_THREADS, INLINE, OURS, Result, entry};
 
 const ROUNDS: usize = 5;
 
@@ -43,6 +43,9 @@ impl Mode {
 }
 
 pub(crate) struct Plan {
+    pub(crate) goals: &'static [Goal],
+    /// Judges connections that do nothing.
+    pub(crate) idle: fn(&Path) -> Result<usize>,
     pub(crate) modes: &'static [Mode],
     /// Words that a cell's line begins with, separated by commas. Empty for all cells.
     pub(crate) only: Vec<String>,
@@ -81,15 +84,17 @@ pub(crate) fn run(plan: &Plan) -> Result<bool> {
                 cells.len(),
                 begun.elapsed().as_secs()
             );
-            missed += cell.judge(folder.path()).unwrap_or_else(|error| {
-                // A contender that fails is named, and the rest is still measured.
-                println!("{cell}  NOT MEASURED: {error}");
-                1
-            });
+            missed += cell
+                .judge(plan.goals, folder.path())
+                .unwrap_or_else(|error| {
+                    // A contender that fails is named, and the rest is still measured.
+                    println!("{cell}  NOT MEASURED: {error}");
+                    1
+                });
         }
     }
     if plan.modes.contains(&Mode::AsTheHostIs) && plan.only.is_empty() {
-        missed += idle::judge(folder.path())?;
+        missed += (plan.idle)(folder.path())?;
     }
     println!(
         "\n{missed} of the floors missed, {} s",
@@ -120,16 +125,16 @@ impl Plan {
     fn cells(&self, mode: Mode) -> Vec<Cell> {
         let is_wanted =
             |cell: &Cell| self.only.is_empty() || self.only.iter().any(|only| cell.matches(only));
-        let mut cells = cells();
+        let mut cells = cells(self.goals);
         cells.retain(|cell| mode.concerns(cell) && is_wanted(cell));
         cells
     }
 }
 
 /// Those of the goals, in their order.
-fn cells() -> Vec<Cell> {
+fn cells(goals: &[Goal]) -> Vec<Cell> {
     let mut cells = Vec::new();
-    for goal in GOALS {
+    for goal in goals {
         for &in_flight in goal.in_flight {
             for &bytes in goal.bytes {
                 let cell = Cell {
@@ -164,22 +169,24 @@ impl Cell {
             .all(|word| [self.place(), &bytes, &in_flight].contains(&word))
     }
 
-    fn goals(&self) -> impl Iterator<Item = &'static Goal> {
+    fn among(&self, goals: &'static [Goal]) -> Vec<&'static Goal> {
         let cell = *self;
-        GOALS.iter().filter(move |goal| {
+        let goals = goals.iter().filter(move |goal| {
             (goal.placement, goal.work) == (cell.placement, cell.work)
                 && goal.bytes.contains(&cell.bytes)
                 && goal.in_flight.contains(&cell.in_flight)
-        })
+        });
+        goals.collect()
     }
 
     /// Measures, and more if a floor seems to be missed, and prints. Returns how many are missed.
-    fn judge(&self, folder: &Path) -> Result<usize> {
-        let mut columns = self.contenders();
+    fn judge(&self, goals: &'static [Goal], folder: &Path) -> Result<usize> {
+        let goals = self.among(goals);
+        let mut columns = contenders(&goals);
         let mut rows = Vec::new();
         for _ in 0..MEASURED {
             self.measure(&mut columns, folder)?;
-            rows = self.rows(&columns);
+            rows = self.rows(&goals, &columns);
             if rows.iter().all(|row| !row.missed) {
                 break;
             }
@@ -188,16 +195,6 @@ impl Cell {
             println!("{self}  {}", row.line);
         }
         Ok(rows.iter().filter(|row| row.missed).count())
-    }
-
-    fn contenders(&self) -> Vec<Column> {
-        let mut columns: Vec<Column> = Vec::new();
-        for name in self.goals().flat_map(|goal| [goal.against, goal.of]) {
-            if columns.iter().all(|(known, _)| *known != name) {
-                columns.push((name, Vec::new()));
-            }
-        }
-        columns
     }
 
     /// Adds a round to each column for each of [`ROUNDS`]. The contenders take turns, so that
@@ -227,9 +224,9 @@ impl Cell {
         }
     }
 
-    fn rows(&self, columns: &[Column]) -> Vec<Row> {
+    fn rows(&self, goals: &[&Goal], columns: &[Column]) -> Vec<Row> {
         let mut rows = Vec::new();
-        for goal in self.goals() {
+        for goal in goals {
             let (of, against) = (samples(columns, goal.of), samples(columns, goal.against));
             for &(measure, bound) in goal.bounds {
                 let ratios = || {
@@ -242,6 +239,7 @@ impl Cell {
                 });
                 let to = match goal.of {
                     OURS => goal.against.to_owned(),
+                    FACADE | FACADE_THREADS => format!("{}, from facade", goal.against),
                     INLINE => format!("{}, from inline", goal.against),
                     // Watched, to not watched.
                     _ => "keepalive off, from on".to_owned(),
@@ -267,6 +265,16 @@ impl Cell {
         }
         rows
     }
+}
+
+fn contenders(goals: &[&Goal]) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for name in goals.iter().flat_map(|goal| [goal.against, goal.of]) {
+        if columns.iter().all(|(known, _)| *known != name) {
+            columns.push((name, Vec::new()));
+        }
+    }
+    columns
 }
 
 struct Row {

@@ -15,4 +15,14 @@ mod services {
     include!(concat!(env!("OUT_DIR"), "/services/mod.rs"));
 }
 
+/// For messages of prost.
+pub mod prost {
+    #[allow(missing_docs, clippy::all)]
+    pub mod messages {
+        include!(concat!(env!("OUT_DIR"), "/prost/messages/mod.rs"));
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/prost/mod.rs"));
+}
+
 pub use services::echo_ttrpc::EchoClient;

@@ -3,6 +3,7 @@
 mod client;
 mod server;
 mod stream;
+mod typed;
 
 use std::collections::HashMap;
 
@@ -11,10 +12,10 @@ use async_trait::async_trait;
 pub use crate::transport;
 pub use client::Client;
 pub use server::{Server, Service};
-pub use stream::{
+pub use stream::{StreamInner, StreamReceiver, StreamSender};
+pub use typed::{
     CSReceiver, CSSender, ClientStream, ClientStreamReceiver, ClientStreamSender, SSReceiver,
-    SSSender, ServerStream, ServerStreamReceiver, ServerStreamSender, StreamInner, StreamReceiver,
-    StreamSender,
+    SSSender, ServerStream, ServerStreamReceiver, ServerStreamSender,
 };
 
 use crate::error::Result;

@@ -37,13 +37,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// If the operating system refuses.
-    ///
-    /// # Panics
-    ///
-    /// If the number is negative.
+    /// `Nix` if the number is no open descriptor, or the operating system refuses otherwise.
     pub fn new(fd: RawFd) -> Result<Self> {
-        let descriptor = take(fd);
+        let descriptor = take(fd).map_err(refused)?;
         let runtime = runtime().map_err(refused)?;
         let _entered = runtime.enter();
         Self::of(native::Socket::from_fd(descriptor).map_err(refused)?)

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::os::fd::RawFd;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use crossbeam::channel::{self, Receiver};
+use crossbeam::channel::{self, Receiver, Sender};
 use protobuf::Message as _;
 use ttrpc_keepalive::{self as native, Context, Raw};
 
-use crate::convert::{Called, answer, native_status, request};
+use crate::convert::{Called, answer, request};
 use crate::error::{Error, Result};
 use crate::proto::{MessageHeader, Request, Response};
 
@@ -93,7 +93,45 @@ pub fn send_response(
     response_to_channel(stream_id, res, tx)
 }
 
-/// Runs a handler on a thread of its own.
+/// Says to the handlers of one connection, which may wait for that, when it has ended.
+#[derive(Debug)]
+pub(super) struct Connected {
+    receiver: Receiver<()>,
+    /// Until somebody waits for the end.
+    sender: Mutex<Option<Sender<()>>>,
+}
+
+impl Default for Connected {
+    fn default() -> Self {
+        let (sender, receiver) = channel::bounded(0);
+        let sender = Mutex::new(Some(sender));
+        Self { receiver, sender }
+    }
+}
+
+impl Connected {
+    /// The receiver of a handler. The first one has a task wait for the connection's end, for all of them.
+    fn receiver(context: &Context) -> Receiver<()> {
+        let Some(connected) = context.connection_state::<Self>() else {
+            return channel::never();
+        };
+        let sender = connected
+            .sender
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(sender) = sender {
+            let context = context.clone();
+            tokio::spawn(async move {
+                context.cancelled().await;
+                drop(sender);
+            });
+        }
+        connected.receiver.clone()
+    }
+}
+
+/// Runs a handler, on this thread, which is its own.
 pub(super) async fn run(
     handler: Arc<dyn MethodHandler + Send + Sync>,
     context: Context,
@@ -102,10 +140,9 @@ pub(super) async fn run(
     let called = Called::of(&context);
     let request = request(&context, &called, payload);
     let (res_tx, responses) = mpsc::channel();
-    let (connected, cancel_rx) = channel::bounded(0);
     let ctx = TtrpcContext {
         fd: -1,
-        cancel_rx,
+        cancel_rx: Connected::receiver(&context),
         mh: called.header,
         res_tx,
         metadata: called.metadata,
@@ -113,30 +150,13 @@ pub(super) async fn run(
         #[cfg(feature = "v0_10")]
         conn_ctx: Arc::default(),
     };
-    let mut running = tokio::task::spawn_blocking(move || {
-        handler.handler(ctx, request)?;
+    drop(context);
+    let response = handler.handler(ctx, request).and_then(|()| {
         // It may have given its context to another thread, which answers later.
         let (_, response) = responses
             .recv()
             .map_err(|_| Error::Others("the handler has ended without an answer".to_owned()))?;
         Response::parse_from_bytes(&response).map_err(crate::err_to_others!(e, ""))
     });
-    let ended = tokio::select! {
-        ended = &mut running => ended,
-        _ = context.cancelled() => {
-            drop(connected);
-            running.await
-        }
-    };
-    match ended {
-        Ok(Ok(response)) => answer(Ok(response)),
-        Ok(Err(error)) => {
-            let status = Response::from(error).status.unwrap_or_default();
-            Err(native_status(status))
-        }
-        Err(_) => Err(native::Status::new(
-            native::Code::INTERNAL,
-            "the handler panicked",
-        )),
-    }
+    answer(response)
 }

@@ -1,11 +1,12 @@
 //! Clients and servers of threads, by the names of `ttrpc::sync`.
 //!
-//! All connections are driven by one thread of this process, on which no handler ever runs, so that
-//! PINGs are answered whatever handlers do. Each handler has a thread of a pool, and callers wait on
-//! their own.
+//! Callers wait on their own threads, and drive all connections of this process meanwhile; while none
+//! waits, a thread that is there for it does. Each handler has a thread of a pool: none runs where
+//! connections are driven, so that PINGs are answered whatever handlers do.
 
 mod client;
 mod handler;
+mod pool;
 mod server;
 mod thread;
 

@@ -5,8 +5,7 @@ use std::fmt;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{self as unix, UnixListener};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,11 +13,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use ttrpc_keepalive::{self as native, Accept};
 
-use super::handler::{MethodHandler, run};
+use super::handler::{Connected, MethodHandler, run};
+use super::pool;
 use super::thread::{runtime, wait};
 use crate::descriptor::copy;
 use crate::error::{Error, Result};
 use crate::keepalive;
+use crate::transport::{unix_address, vsock_address};
 
 /// How long handlers may go on when their server stops.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
@@ -94,11 +95,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Others` if there is a listener already, `Nix` if the operating system refuses.
-    ///
-    /// # Panics
-    ///
-    /// If the number is negative.
+    /// `Others` if there is a listener already, `Socket` if the operating system refuses.
     pub fn add_listener(self, fd: RawFd) -> Result<Self> {
         let descriptor = copy(fd).map_err(|e| Error::Socket(e.to_string()))?;
         self.listen_on(Bound {
@@ -200,17 +197,20 @@ impl Server {
             listener,
             stopped: Some(stopped),
         };
-        runtime.spawn(async move { serving.serve(accepting).await });
+        runtime.spawn(async move {
+            serving
+                .serve_with(accepting, |_| Connected::default())
+                .await
+        });
         self.native = Some(server);
         self.stop = Some(stop);
         Ok(())
     }
 
     fn build(&self) -> native::Server {
-        // No handler runs on the driver's thread, and so polling them there is safe.
         let mut server = native::Server::builder()
             .keepalive(keepalive::settings())
-            .dispatch(native::Dispatch::Inline);
+            .dispatch(native::Dispatch::By(pool::run));
         for (path, handler) in &self.methods {
             let names = path
                 .strip_prefix('/')
@@ -293,18 +293,14 @@ impl Accept for Accepting {
 
 fn listen(address: &str) -> io::Result<OwnedFd> {
     if let Some(address) = address.strip_prefix("unix://") {
-        let address = match address.strip_prefix('@') {
-            Some(name) => unix::SocketAddr::from_abstract_name(name),
-            None => unix::SocketAddr::from_pathname(address),
-        };
-        return UnixListener::bind_addr(&address?).map(Into::into);
+        return UnixListener::bind_addr(&unix_address(address)?).map(Into::into);
     }
     if let Some(address) = address.strip_prefix("tcp://") {
         let address: std::net::SocketAddr = address.parse().map_err(io::Error::other)?;
         return TcpListener::bind(address).map(Into::into);
     }
     if let Some(address) = address.strip_prefix("vsock://") {
-        let address = crate::transport::vsock_address(address)?;
+        let address = vsock_address(address)?;
         let runtime = runtime()?;
         let _entered = runtime.enter();
         return tokio_vsock::VsockListener::bind(address).map(Into::into);

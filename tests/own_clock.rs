@@ -9,9 +9,10 @@ mod support;
 
 use std::future::Future;
 use std::os::unix::net::UnixStream;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use support::*;
@@ -107,6 +108,41 @@ fn what_has_a_limit_ends_by_itself_where_no_driver_runs() {
             let verdict = error.verdict();
             assert_eq!(verdict, Some(Verdict::LocalStall), "{name}: {error}");
         }
+    }
+}
+
+/// Polls it to its end on this thread, without a runtime.
+fn by_hand<T>(work: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let (mut work, start) = (pin!(work), Instant::now());
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park_timeout(secs(1));
+        assert!(start.elapsed() < secs(5), "it waits for its driver");
+    }
+}
+
+#[test]
+fn and_where_its_caller_has_no_runtime_either() {
+    for number in 0..6 {
+        let (client, _runtime, _peer) = left_alone(true);
+        let (name, ends) = limited(&client).into_iter().nth(number).unwrap();
+        let start = Instant::now();
+        let error = by_hand(ends);
+        assert!(start.elapsed() >= LIMIT, "{name}: {:?}", start.elapsed());
+        assert_eq!(
+            error.verdict(),
+            Some(Verdict::LocalStall),
+            "{name}: {error}"
+        );
     }
 }
 

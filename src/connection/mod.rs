@@ -5,6 +5,7 @@
 //! driver and the handles call them; what a verb leaves to do is carried out behind the lock.
 
 mod calls;
+mod dedicated;
 mod driver;
 mod effects;
 mod give_way;

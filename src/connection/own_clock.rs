@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;
 
-use tokio::runtime;
+use tokio::runtime::Handle;
 
 use super::calls::Calls;
+use super::dedicated::dedicated;
 use super::shared::Shared;
 use crate::clock::Alarm;
 use crate::keepalive::CallDeadline;
@@ -27,11 +28,20 @@ impl OwnClock {
         let Some(deadline) = deadline else {
             return Self::none();
         };
-        // On the one thread of its runtime a caller is never earlier than the driver, and outside of
-        // all runtimes there is no timer.
-        if shared.is_at_home() || runtime::Handle::try_current().is_err() {
+        // On the one thread of its runtime a caller is never earlier than the driver.
+        if shared.is_at_home() {
             return Self::none();
         }
+        // Outside of all runtimes there is no timer but that of the crate's own thread.
+        let elsewhere = match Handle::try_current() {
+            Ok(_) => None,
+            Err(_) => match dedicated() {
+                Ok(runtime) => Some(runtime),
+                // The driver's time is all that is left.
+                Err(_) => return Self::none(),
+            },
+        };
+        let _entered = elsewhere.as_ref().map(Handle::enter);
         // The driver has its time first: it looks at the socket before it says something of the peer.
         let margin = OWN_CLOCK_MARGIN.max(deadline.lead() / 4);
         let at = deadline.deadline().saturating_add(margin);

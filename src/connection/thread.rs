@@ -3,17 +3,15 @@
 //! The invariant: whatever a driver needs of a runtime, its timer and its socket's registration, is
 //! that of the runtime on which it runs.
 
-use std::future::pending;
-use std::io;
 use std::panic::resume_unwind;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::thread;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, unconstrained};
 
+use super::dedicated::dedicated;
 use super::driver::Driver;
 use super::patience::PeerLimits;
 use super::shared::Shared;
@@ -128,29 +126,4 @@ impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// The runtime of the dedicated thread, which is started at the first use and runs as long as the
-/// process. It keeps nothing alive: each connection on it ends with its handles, or with the future
-/// that serves it.
-fn dedicated() -> io::Result<Handle> {
-    static RUNTIME: Mutex<Option<Handle>> = Mutex::new(None);
-    // A thread that panics here has stored nothing.
-    let mut started = RUNTIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(runtime) = &*started {
-        return Ok(runtime.clone());
-    }
-    // The thread first: a runtime that is left without one cannot be dropped within a task.
-    let (sender, receiver) = mpsc::channel::<Runtime>();
-    thread::Builder::new()
-        .name("ttrpc-keepalive".to_owned())
-        .spawn(move || {
-            if let Ok(runtime) = receiver.recv() {
-                runtime.block_on(pending::<()>());
-            }
-        })?;
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let handle = started.insert(runtime.handle().clone()).clone();
-    let _ = sender.send(runtime);
-    Ok(handle)
 }

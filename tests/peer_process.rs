@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, Uid, getppid, setuid};
@@ -24,7 +24,7 @@ use tokio::net::{UnixListener, UnixStream};
 use ttrpc_keepalive::keepalive::Keepalive;
 use ttrpc_keepalive::transport::Transport;
 use ttrpc_keepalive::{
-    Client, ConnectionError, PeerProcess, ProcessState, ProcessUnknown, Socket, Verdict,
+    Client, ConnectionError, Error, PeerProcess, ProcessState, ProcessUnknown, Socket, Verdict,
 };
 
 const ROLE: &str = "TTRPC_KEEPALIVE_TEST_ROLE";
@@ -104,6 +104,16 @@ fn unknown(reason: ProcessUnknown) -> ProcessState {
     ProcessState::Unknown(reason)
 }
 
+/// The error of a call that is late, on a machine that may be too busy to say something of others.
+async fn late_within(client: &Client, time: Duration) -> Error {
+    loop {
+        let error = say_within(client, time).await.unwrap_err();
+        if error.verdict() != Some(Verdict::LocalStall) {
+            return error;
+        }
+    }
+}
+
 /// A listener, and the folder of its socket.
 fn listener() -> (UnixListener, String, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +184,7 @@ async fn a_peer_is_told_to_run_to_be_stopped_and_to_be_gone() {
 
     child.signal(Signal::SIGSTOP);
     comes_to(process, ProcessState::Stopped);
-    let error = say_within(&client, secs(1)).await.unwrap_err();
+    let error = late_within(&client, secs(1)).await;
     assert_eq!(error.verdict(), Some(Verdict::NotReading));
     let evidence = error.evidence().unwrap();
     assert_eq!(evidence.process, Some(ProcessState::Stopped));
@@ -277,13 +287,11 @@ async fn a_peer_that_waits_uninterruptibly_is_said_to_wait_for_the_disk() {
         return println!("there is no perl here");
     };
     let mut child = Process(child);
-    // A lead so long that no pause of this machine is taken for one of this side.
-    let keepalive = Keepalive::on_demand().probe_before_deadline(secs(1));
-    let client = Client::builder().keepalive(keepalive);
-    let client = client.attach(listener.accept().await.unwrap().0).unwrap();
+    let client = Client::builder().attach(listener.accept().await.unwrap().0);
+    let client = client.unwrap();
     let process = client.peer_process().unwrap();
     comes_to(process, ProcessState::WaitingForDisk);
-    let error = say_within(&client, secs(4)).await.unwrap_err();
+    let error = late_within(&client, secs(1)).await;
     assert_eq!(error.verdict(), Some(Verdict::NotReading));
     let text = error.to_string();
     assert!(
@@ -342,7 +350,7 @@ async fn a_late_call_on_a_connection_that_was_handed_on_has_its_process_looked_f
     assert_eq!(process.state(), unknown(ProcessUnknown::HandedOn));
     comes_to(process.find().unwrap(), ProcessState::Stopped);
     // Nothing is known of it when the call begins, and all of it when the first verdict is told.
-    let error = say_within(&client, secs(4)).await.unwrap_err();
+    let error = late_within(&client, secs(4)).await;
     assert_eq!(error.verdict(), Some(Verdict::NotReading));
     let evidence = error.evidence().unwrap();
     assert_eq!(evidence.process, Some(ProcessState::Stopped));

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -129,6 +130,66 @@ func playUnread(ctx context.Context, c caller) (string, error) {
 	fmt.Println("go")
 	time.Sleep(500 * time.Millisecond) // It is stopped meanwhile.
 	return c.judges(ctx, keepalive.VerdictNotReading)
+}
+
+// playVerdicts makes late calls as the table of docs/judging.md has them, to a peer that knows no PING, and
+// says what came of them. It says "go" when its peer is to be stopped, and when it is to go on.
+func playVerdicts(ctx context.Context, c caller) (string, error) {
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	cells := []string{c.verdicts(ctx, 1), c.verdicts(ctx, 64)}
+	within := make(chan string, 1)
+	go func() { within <- c.verdicts(ctx, 1) }()
+	time.Sleep(250 * time.Millisecond)
+	fmt.Println("go")
+	cells = append(cells, <-within)
+	fmt.Println("go")
+	if err := c.works(ctx); err != nil {
+		return "", err
+	}
+	fmt.Println("go")
+	time.Sleep(500 * time.Millisecond) // It is stopped meanwhile.
+	cells = append(cells, c.verdicts(ctx, 1))
+	fmt.Println("go")
+	return strings.Join(cells, " | "), c.works(ctx)
+}
+
+// verdicts makes so many late calls at one time, and says what is said of their peer, each thing once.
+func (c caller) verdicts(ctx context.Context, calls int) string {
+	limited, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	told := make(chan string)
+	for range calls {
+		go func() {
+			err := c.conn.Judge(limited, func(ctx context.Context) error {
+				return c.unary(ctx, "Sleep", &Int64Value{Value: 3000}, new(Int64Value))
+			})
+			told <- verdict(err)
+		}()
+	}
+	var all []string
+	for range calls {
+		all = append(all, <-told)
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), ", ")
+}
+
+func verdict(err error) string {
+	var late *keepalive.LateError
+	if !errors.As(err, &late) {
+		return fmt.Sprint(err)
+	}
+	switch late.Verdict {
+	case keepalive.VerdictReads:
+		return "reads"
+	case keepalive.VerdictNotReading:
+		return "not reading"
+	case keepalive.VerdictLocalStall:
+		return "local stall"
+	}
+	return late.Verdict.String()
 }
 
 func (c caller) judges(ctx context.Context, expected ...keepalive.Verdict) (string, error) {

@@ -49,6 +49,7 @@ var scenarios = map[string]scenario{
 	"hold":          playHold,
 	"reads":         playReads,
 	"unread":        playUnread,
+	"verdicts":      playVerdicts,
 }
 
 func play(address, name string) error {

@@ -63,10 +63,40 @@ async fn measure(world: &Arc<World>) -> Result<String> {
         measured.push(tokio::spawn(async move { row(&world, peer).await }));
     }
     let mut rows = vec![HEAD.to_owned()];
+    let by_go = row_by_go(world).await?;
     for row in measured {
         rows.push(row.await??);
     }
+    rows.push(by_go);
     Ok(rows.join("\n"))
+}
+
+/// A server in Go, judged by a client in Go whose connection is wrapped.
+async fn row_by_go(world: &World) -> Result<String> {
+    let named = |peer: &&Peer| peer.name == "containerd/ttrpc 1.2.10";
+    let peer = PEERS.iter().find(named).ok_or("there is no such peer")?;
+    let server = peer.start(world).await?;
+    let mut client = world.go_client(NEWEST, WRAPPED, &server.socket, &["play", "verdicts"])?;
+    for stops in [true, false, true, false] {
+        client.expect("go").await?;
+        match stops {
+            true => server.process.stop().await?,
+            false => server.process.go_on()?,
+        }
+    }
+    let cells = client.outcome().await?;
+    let name = format!("{}, judged by a client in Go", peer.name);
+    Ok(format!(
+        "| {name} | {cells} | answers | {} |",
+        logged(&[server])
+    ))
+}
+
+fn logged(pairs: &[Pair]) -> &'static str {
+    match pairs.iter().any(Pair::has_logged) {
+        true => "some lines",
+        false => "no line",
+    }
 }
 
 async fn row(world: &World, peer: &Peer) -> Result<String> {
@@ -95,8 +125,7 @@ async fn row(world: &World, peer: &Peer) -> Result<String> {
         stopped.process.go_on()?;
         stopped.answers().await?;
     }
-    let logged = [asleep, many, at_work, idle].iter().any(Pair::has_logged);
-    let logged = if logged { "some lines" } else { "no line" };
+    let logged = logged(&[asleep, many, at_work, idle]);
     Ok(format!(
         "| {} | {shown} | {burst} | {within} | {before} | answers | {logged} |",
         peer.name

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::ptr::fn_addr_eq;
 use std::time::Duration;
 
 use crate::error::ConfigError;
@@ -84,6 +85,19 @@ pub enum Dispatch {
     /// A handler that is dropped before its end costs its call.
     By(fn(HandlerFuture)),
 }
+
+/// Two functions are the same if their addresses are.
+impl PartialEq for Dispatch {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Spawn, Self::Spawn) | (Self::Inline, Self::Inline) => true,
+            (Self::By(one), Self::By(other)) => fn_addr_eq(*one, *other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Dispatch {}
 
 /// The settings of a client's connection, as they are in use. To be read from
 /// [`Client::settings`](crate::Client::settings); each is described where it is set.

@@ -469,7 +469,7 @@ async fn settings_of_a_server_in_use_can_be_read_and_are_logged_once() {
     assert_eq!(settings.total_handlers, Some(2000));
     let limits = (settings.limits.waiting, settings.limits.handlers);
     assert_eq!(limits, (11, 1024));
-    assert!(matches!(settings.dispatch, Dispatch::Spawn));
+    assert_eq!(settings.dispatch, Dispatch::Spawn);
 
     let (client, _) = pair(server, Client::builder(), 64 << 10);
     for _ in 0..10 {

@@ -248,7 +248,7 @@ impl ServerBuilder {
             ("header_timeout", settings.header_timeout),
         ])?;
         let dedicated = settings.driver_thread == DriverThread::Dedicated;
-        if dedicated && matches!(settings.dispatch, Dispatch::Inline) {
+        if dedicated && settings.dispatch == Dispatch::Inline {
             return Err(ConfigError::InlineOnDedicated);
         }
         let mut own = HashMap::<_, MethodOptions>::new();

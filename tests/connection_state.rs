@@ -13,7 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use bytes::Bytes;
 use support::*;
 use tokio::sync::mpsc;
-use ttrpc_keepalive::{Client, Context, Raw, Requests, Responses, Server, Service};
+use ttrpc_keepalive::{
+    Client, ConnectionError, Context, Raw, Requests, Responses, Server, Service,
+};
 
 /// Counts the calls of its connection, and tells when it goes.
 struct Own {
@@ -145,4 +147,31 @@ async fn a_server_of_a_listener_makes_one_for_each_that_it_accepts() {
     drop(connect);
     serving.await.unwrap();
     assert_eq!(made.load(Relaxed), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_cannot_be_made_costs_its_connection_and_no_other() {
+    let (connect, incoming) = mpsc::channel(8);
+    let (gone, _went) = mpsc::unbounded_channel();
+    let mut name = 0;
+    tokio::spawn(async move {
+        let own = |_: &tokio::io::DuplexStream| {
+            name += 1;
+            if name == 2 {
+                std::panic::panic_any(Bomb);
+            }
+            Own::new(name, &gone)
+        };
+        counting().serve_with(incoming, own).await;
+    });
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let (here, there) = tokio::io::duplex(4096);
+        connect.send(there).await.unwrap();
+        clients.push(Client::builder().attach(here).unwrap());
+    }
+    let end = clients[1].closed().await;
+    assert!(matches!(end, ConnectionError::PeerClosed), "{end}");
+    assert_eq!(count(&clients[0]).await, "1: 1");
+    assert_eq!(count(&clients[2]).await, "3: 1");
 }

@@ -13,6 +13,7 @@ use crate::clock::within;
 use crate::config::ServerSettings;
 use crate::connection::{Connection, PeerLimits};
 use crate::error::{ConfigError, ConnectionError};
+use crate::panics::catch;
 use crate::transport::{Accept, IntoTransport};
 
 mod admission;
@@ -109,11 +110,11 @@ impl Server {
 
     /// The same, with a state for each connection that its handlers are given by
     /// [`Context::connection_state`]. It is made when the connection is accepted, before anything is
-    /// read from it; `state` must not block.
+    /// read from it; `state` must not block. A panic of `state` costs the connection, which is closed.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime with time enabled, and if `state` does.
+    /// Outside of a tokio runtime with time enabled.
     ///
     /// # Cancel safety
     ///
@@ -151,7 +152,12 @@ impl Server {
                 None => break,
                 Some(Ok(stream)) => {
                     backoff = ACCEPT_BACKOFF.0;
-                    let (server, canary, state) = (self.clone(), canary.clone(), state(&stream));
+                    // Others are served whatever is wrong with this one's peer.
+                    let Some(state) = catch(|| state(&stream)) else {
+                        warn!("a connection is closed since its state cannot be made");
+                        continue;
+                    };
+                    let (server, canary) = (self.clone(), canary.clone());
                     connections.spawn(async move { server.serve_one(stream, state, canary).await });
                     if connections.len() == limit {
                         warn!(

@@ -366,6 +366,34 @@ fn pings_are_answered_while_a_thread_calls_a_runtime_does_and_nobody() {
     drop(kept);
 }
 
+// After 128 of them a task is out of its budget, and all that tokio has would wait for it to give way.
+#[test]
+fn a_task_that_does_not_give_way_connects_by_threads_as_often_as_it_likes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        listener
+            .incoming()
+            .map_while(Result::ok)
+            .collect::<Vec<_>>()
+    });
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let address = format!("unix://{}", path.display());
+        runtime.block_on(async {
+            for _ in 0..200 {
+                ttrpc::Client::connect(&address).unwrap();
+            }
+        });
+        end.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).unwrap();
+}
+
 #[test]
 fn contexts_hold_what_they_are_given() {
     let mut context = context::with_duration(Duration::from_millis(5));

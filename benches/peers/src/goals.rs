@@ -181,7 +181,8 @@ pub(crate) const FACADE_GOALS: &[Goal] = &[
     threads(TwoCores, SMALL, &[1, 16], &[(Rate, Shown), (Cpu, Shown)]),
     threads(TwoCores, MEDIUM, &[1, 16], &[(Rate, Shown), (Cpu, Shown)]),
 
-    facade(OneCore, SMALL, &[1, 16], &[(Rate, AtLeast(1.0)), (Cpu, AtMost(1.0))]),
+    facade(OneCore, SMALL, &[1], &[(Latency, Shown), (Cpu, AtMost(1.0))]),
+    facade(OneCore, SMALL, &[16], &[(Rate, AtLeast(1.0)), (Cpu, AtMost(1.0))]),
     facade(TwoCores, SMALL, &[1, 16, 256], &[(Rate, Shown), (Cpu, AtMost(1.0))]),
     facade(TwoCores, MEDIUM, &[1, 16], &[(Rate, Shown), (Cpu, AtMost(1.0))]),
     Goal { work: Streams, ..facade(TwoCores, &[100], &[1], &[(Rate, AtLeast(1.0)), (Cpu, AtMost(1.0))]) },

@@ -7,6 +7,8 @@
 
 use std::collections::HashMap;
 use std::future::pending;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
@@ -311,6 +313,85 @@ fn sync_clients_fail_as_they_did() {
     let taken = ttrpc::Server::new().bind(&address).unwrap_err();
     let words = "EADDRINUSE: Address already in use";
     assert_eq!(taken, Error::Others(words.to_owned()));
+}
+
+/// The next frame of this type.
+fn frame(peer: &mut UnixStream, kind: u8) -> Vec<u8> {
+    loop {
+        let mut frame = vec![0; 10];
+        peer.read_exact(&mut frame).unwrap();
+        let length = u32::from_be_bytes(frame[..4].try_into().unwrap());
+        frame.resize(10 + usize::try_from(length).unwrap(), 0);
+        peer.read_exact(&mut frame[10..]).unwrap();
+        if frame[8] == kind {
+            return frame;
+        }
+    }
+}
+
+// Callers drive the connections of the process, and a thread does where none can.
+#[test]
+fn pings_are_answered_while_a_thread_calls_a_runtime_does_and_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let client = ttrpc::Client::connect(&format!("unix://{}", path.display())).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let ping = [0, 0, 0, 8, 255, 255, 255, 255, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    let asks = |peer: &mut UnixStream| {
+        peer.write_all(&ping).unwrap();
+        assert_eq!(frame(peer, 5)[10..], ping[10..]);
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
+    let (kept, in_a_runtime) = (client.clone(), client.clone());
+    let callers: [Box<dyn FnOnce() -> ttrpc::Result<Response> + Send>; 2] = [
+        Box::new(move || client.request(request("Say"))),
+        Box::new(move || runtime.block_on(async move { in_a_runtime.request(request("Say")) })),
+    ];
+    for caller in callers {
+        let calling = std::thread::spawn(caller);
+        let mut answer = frame(&mut peer, 1)[..10].to_vec();
+        asks(&mut peer);
+        assert!(!calling.is_finished());
+        answer[..4].fill(0);
+        answer[8..].copy_from_slice(&[2, 0]);
+        peer.write_all(&answer).unwrap();
+        calling.join().unwrap().unwrap();
+        asks(&mut peer);
+    }
+    drop(kept);
+}
+
+// After 128 of them a task is out of its budget, and all that tokio has would wait for it to give way.
+#[test]
+fn a_task_that_does_not_give_way_connects_by_threads_as_often_as_it_likes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    std::thread::spawn(move || {
+        listener
+            .incoming()
+            .map_while(Result::ok)
+            .collect::<Vec<_>>()
+    });
+    let (end, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let address = format!("unix://{}", path.display());
+        runtime.block_on(async {
+            for _ in 0..200 {
+                ttrpc::Client::connect(&address).unwrap();
+            }
+        });
+        end.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(60)).unwrap();
 }
 
 #[test]

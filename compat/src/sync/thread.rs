@@ -13,6 +13,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::task::unconstrained;
 
 /// For how long nobody drives after a caller has left. PINGs wait so long at most.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -186,7 +187,9 @@ pub(super) fn park<F: Future>(future: F) -> F::Output {
     }
     let waker = WAKER.with(Waker::clone);
     let mut cx = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    // A task that is there may have used up its budget, and would have to give way for another one, which
+    // it does not while it is here.
+    let mut future = pin!(unconstrained(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut cx) {
             return output;

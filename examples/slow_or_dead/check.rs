@@ -12,7 +12,8 @@ use crate::part::Part;
 use crate::record::Deed;
 use crate::timeline::{Colour, Entry, Happening, Timeline, loud, say};
 use crate::{
-    FROZEN_IN, INTERVAL, LIMIT, PLUGINS, Rules, SLOW_IN, SLOW_WORK, TIMEOUT, WEDGED_FOR, WEDGED_IN,
+    FROZEN_IN, INTERVAL, LIMIT, PLUGINS, Rules, SLOW_IN, SLOW_WORK, TIMEOUT, WEDGED_AND_SILENT_FOR,
+    WEDGED_FOR, WEDGED_IN,
 };
 
 const MARGIN: Duration = Duration::from_millis(1500);
@@ -36,7 +37,7 @@ pub(crate) fn print(
         Rules::OldPeers => [
             prompt.prompt(),
             slow.late_and_seen_to_read(SLOW_IN, SLOW_WORK),
-            wedged.late_and_seen_to_run(WEDGED_IN, WEDGED_FOR),
+            wedged.late_and_seen_to_run(WEDGED_IN, WEDGED_AND_SILENT_FOR),
             frozen.frozen(Verdict::NotReading),
         ],
         Rules::OldPeersInGo => [
@@ -122,12 +123,15 @@ impl Part<'_> {
             self.at(answer)
         };
         vec![
-            claim(format!("took 5 s for event {event}"), || {
-                let took = self
-                    .did(Deed::Ended(event))?
-                    .checked_sub(self.did(Deed::Got(event))?)?;
-                Some(on_time(took, work))
-            }),
+            claim(
+                format!("took {} s for event {event}", work.as_secs()),
+                || {
+                    let took = self
+                        .did(Deed::Ended(event))?
+                        .checked_sub(self.did(Deed::Got(event))?)?;
+                    Some(on_time(took, work))
+                },
+            ),
             claim(format!("was called {} after 2 s", loud(verdict)), || {
                 let (_, took, error) = self.late(event)?;
                 let said = error.verdict() == Some(verdict) && error.peer() == peer;
@@ -159,6 +163,14 @@ impl Part<'_> {
             let runs = error.evidence()?.process == Some(ProcessState::Running);
             Some(runs && self.kept())
         }));
+        claims.push(claim(
+            "was given longer when its 2 s + 5 s were over, and was not evicted",
+            || {
+                let spared = self.at(|happening| matches!(happening, Happening::Spared(_)))?;
+                let due = self.did(Deed::Ended(event - 1))? + INTERVAL + TIMEOUT;
+                Some(spared >= due && self.death().is_none())
+            },
+        ));
         claims
     }
 

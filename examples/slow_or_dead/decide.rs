@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use protobuf::well_known_types::empty::Empty;
-use ttrpc_keepalive::{Client, Error, Liveness, Peer};
+use ttrpc_keepalive::{Client, ConnectionError, Error, Liveness, Peer};
 
 use crate::runtime::Runtime;
 use crate::timeline::{Happening, Timeline};
@@ -88,16 +88,30 @@ impl Plugin {
 ///
 /// It holds no client: a connection stays open as long as somebody holds one.
 pub(crate) async fn watch(name: &'static str, mut liveness: Liveness, runtime: Arc<Runtime>) {
-    let mut before = Peer::Alive;
+    let (mut before, mut overdue) = (Peer::Alive, false);
     while let Some(seen) = liveness.next().await {
         let peer = seen.peer();
         match peer {
             Peer::Alive if before == Peer::Alive => {}
-            Peer::Alive => runtime.timeline.tell(name, Happening::Heard(seen)),
+            Peer::Alive => {
+                overdue = false;
+                runtime.timeline.tell(name, Happening::Heard(seen));
+            }
+            Peer::Doubtful if seen.overdue() => {
+                if !overdue && runtime.decide_overdue(name).await {
+                    return;
+                }
+                overdue = true;
+            }
             Peer::Doubtful => runtime.timeline.tell(name, Happening::Doubtful(seen)),
             Peer::Gone => {
                 runtime.evict_gone(name);
-                runtime.timeline.tell(name, Happening::Gone(seen));
+                let happening = match seen.end() {
+                    Some(ConnectionError::Dead { evidence, .. }) => Happening::Dead(**evidence),
+                    Some(end) => Happening::Gone(end.clone()),
+                    None => return,
+                };
+                runtime.timeline.tell(name, happening);
             }
         }
         before = peer;

@@ -41,7 +41,7 @@ use cast::Cast;
 use plugin::OnClose;
 use record::Deed;
 use runtime::Runtime;
-use timeline::{Happening, Timeline, say};
+use timeline::{Happening, Timeline, is_gone, say};
 
 mod cast;
 mod check;
@@ -75,9 +75,11 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The event for which *slow* takes too long, and how long.
 const SLOW_IN: u32 = 3;
 const SLOW_WORK: Duration = Duration::from_secs(5);
-/// The event in which *wedged* blocks its thread, and for how long.
+/// The event in which *wedged* blocks its thread, and for how long: the second is for a thread that reads
+/// too, which is longer than anybody may be silent.
 const WEDGED_IN: u32 = 4;
 const WEDGED_FOR: Duration = Duration::from_secs(5);
+const WEDGED_AND_SILENT_FOR: Duration = Duration::from_secs(9);
 /// The event in which *frozen* is stopped, and for how long.
 const FROZEN_IN: u32 = 5;
 const FROZEN_FOR: Duration = Duration::from_secs(8);
@@ -222,8 +224,7 @@ async fn follow_script(cast: &Cast, timeline: &Timeline) -> Result<()> {
     timeline.tell(frozen.name, Happening::Stopped);
     let thaw = Instant::now() + FROZEN_FOR;
 
-    let gone = |happening: &_| matches!(happening, Happening::Gone(_));
-    timeline.happened(frozen.name, gone).await?;
+    timeline.happened(frozen.name, is_gone).await?;
     sleep_until(thaw).await;
     timeline.tell(frozen.name, Happening::Continued);
     frozen.signal(Signal::SIGCONT)?;

@@ -25,7 +25,7 @@ use ttrpc::r#async::{MethodHandler, Server, Service, TtrpcContext};
 
 use crate::plugin::{end_with_the_runtime, takes};
 use crate::record::{Deed, note};
-use crate::{HANDLE_EVENT, PLUGIN_SERVICE, REGISTER, Result};
+use crate::{HANDLE_EVENT, PLUGIN_SERVICE, REGISTER, Result, WEDGED_AND_SILENT_FOR};
 
 /// Plays a plugin until the runtime is gone.
 pub(crate) fn play(name: &str, socket: &Path) -> Result<()> {
@@ -98,7 +98,7 @@ impl MethodHandler for HandleEvent {
             .map_err(|error| ttrpc::Error::Others(error.to_string()))?
             .value;
         note(Deed::Got(event));
-        let work = || thread::sleep(takes(&self.0, event));
+        let work = || thread::sleep(takes(&self.0, event, WEDGED_AND_SILENT_FOR));
         match self.0.as_str() {
             "wedged" => work(),
             _ => tokio::task::block_in_place(work),

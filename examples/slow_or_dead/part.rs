@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ttrpc_keepalive::{ConnectionError, Error, Evidence};
+use ttrpc_keepalive::{Error, Evidence};
 
 use crate::cast::Testimony;
 use crate::decide::Outcome;
 use crate::record::{Deed, Record};
-use crate::timeline::{Entry, Happening, Timeline, say};
+use crate::timeline::{Entry, Happening, Timeline, is_gone, say};
 
 pub(crate) struct Part<'a> {
     pub(crate) name: &'static str,
@@ -99,10 +99,7 @@ impl<'a> Part<'a> {
         self.entries
             .iter()
             .find_map(|entry| match &entry.happening {
-                Happening::Gone(seen) => match seen.end()? {
-                    ConnectionError::Dead { evidence, .. } => Some((entry.at, **evidence)),
-                    _ => None,
-                },
+                Happening::Dead(evidence) => Some((entry.at, *evidence)),
                 _ => None,
             })
     }
@@ -144,9 +141,8 @@ impl<'a> Part<'a> {
 
     /// The same, and whether nothing ever spoke against it.
     pub(crate) fn unharmed(&self) -> bool {
-        let accused =
-            |happening: &_| matches!(happening, Happening::Doubtful(_) | Happening::Gone(_));
-        self.kept() && self.at(accused).is_none()
+        let accused = |happening: &_| matches!(happening, Happening::Doubtful(_));
+        self.kept() && self.at(accused).is_none() && self.at(is_gone).is_none()
     }
 
     /// Prints its own record, to find out what went wrong.

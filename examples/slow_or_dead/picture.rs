@@ -7,7 +7,7 @@ use std::time::Duration;
 use ttrpc_keepalive::{LateOutcome, Peer, State};
 
 use crate::decide::Outcome;
-use crate::timeline::{Entry, Happening, Timeline, verdict};
+use crate::timeline::{Entry, Happening, Timeline, is_gone, verdict};
 use crate::{PLUGINS, Result, Rules};
 
 /// Where lanes begin and how long a second is, in pixels.
@@ -153,7 +153,10 @@ impl Lane<'_> {
                 Happening::Doubtful(seen) if matches!(seen.state(), State::Suspect) => {
                     self.label(svg, "late", at, y - 10.0, "suspect")?;
                 }
-                Happening::Gone(_) => {
+                Happening::Spared(_) => {
+                    self.label(svg, "late", at, y - 10.0, "given longer")?;
+                }
+                gone if is_gone(gone) => {
                     writeln!(
                         svg,
                         "<path class=\"end\" d=\"M{at:.1} {:.1}v24\"/>",
@@ -231,8 +234,7 @@ impl Lane<'_> {
     fn answer_of(&self, late: u32) -> Option<f64> {
         let ends = |what: &Happening| match what {
             Happening::LateAnswer { event, .. } => *event == late,
-            Happening::Gone(_) => true,
-            _ => false,
+            other => is_gone(other),
         };
         self.first(ends)
     }

@@ -80,7 +80,7 @@ fn server(name: &str) -> Result<Server> {
 }
 
 async fn work(name: String, event: u32) {
-    let time = takes(&name, event);
+    let time = takes(&name, event, WEDGED_FOR);
     match name.as_str() {
         // As a lock does that is never released, or a call into code that does not come back.
         "wedged" => thread::sleep(time),
@@ -89,10 +89,10 @@ async fn work(name: String, event: u32) {
 }
 
 /// How long a plugin is at work on an event.
-pub(crate) fn takes(name: &str, event: u32) -> Duration {
+pub(crate) fn takes(name: &str, event: u32, wedged_for: Duration) -> Duration {
     match (name, event) {
         ("slow", SLOW_IN) => SLOW_WORK,
-        ("wedged", WEDGED_IN) => WEDGED_FOR,
+        ("wedged", WEDGED_IN) => wedged_for,
         ("frozen", FROZEN_IN) => FROZEN_WORK,
         _ => Duration::ZERO,
     }

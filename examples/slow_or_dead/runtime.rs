@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use protobuf::well_known_types::empty::Empty;
 use protobuf::well_known_types::wrappers::StringValue;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval_at};
-use ttrpc_keepalive::{Client, Keepalive, Listener, Socket};
+use ttrpc_keepalive::{Client, Keepalive, Listener, OnSilence, ProcessState, Socket};
 
 use crate::decide::{Outcome, Plugin, watch};
 use crate::record::now;
@@ -17,6 +18,9 @@ use crate::timeline::{Happening, Timeline};
 use crate::{
     INTERVAL, LIMIT, PERIOD, PLUGIN_SERVICE, PLUGINS, REGISTER, Result, Rules, TIMEOUT, today,
 };
+
+/// How long one that is overdue may take to answer once more.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The runtime.
 pub(crate) struct Runtime {
@@ -70,7 +74,8 @@ impl Runtime {
             Rules::Evidence => Keepalive::every(INTERVAL).timeout(TIMEOUT),
             Rules::OldPeers | Rules::OldPeersInGo => Keepalive::every(INTERVAL)
                 .timeout(TIMEOUT)
-                .watch_by_receipts(true),
+                .watch_by_receipts(true)
+                .on_silence(OnSilence::Report),
             Rules::Today => Keepalive::off(),
         };
         let client = Client::builder().keepalive(keepalive).attach(stream)?;
@@ -129,6 +134,28 @@ impl Runtime {
         {
             plugins.remove(name);
         }
+    }
+
+    /// Decides about a plugin that has been silent for all of its time, and was left to this. One that runs
+    /// may be held up by its only thread, and come back: it is skipped meanwhile, which costs nothing. One
+    /// that is stopped is evicted. Returns whether it was.
+    pub(crate) async fn decide_overdue(&self, name: &'static str) -> bool {
+        let Some(plugin) = self.plugins().get(name).map(Arc::clone) else {
+            return false;
+        };
+        // It has no answer; what is asked for is what the error says of its process.
+        let asked = plugin.client.probe(PATIENCE).await;
+        let Some(evidence) = asked.err().and_then(|error| error.evidence().copied()) else {
+            return false;
+        };
+        if evidence.process == Some(ProcessState::Running) {
+            self.timeline.tell(name, Happening::Spared(evidence));
+            return false;
+        }
+        self.disconnect(&plugin);
+        plugin.client.abort();
+        self.timeline.tell(name, Happening::Dead(evidence));
+        true
     }
 
     /// Forgets a plugin; its connection closes with the last client.

@@ -64,12 +64,11 @@ impl Sum {
                 Happening::Event { took, outcome, .. } => sum.add_event(*took, outcome),
                 Happening::Registered { .. } => sum.comings.push(entry.at),
                 Happening::LateAnswer { .. } => sum.late_answers += 1,
-                Happening::Gone(seen) => {
+                Happening::Dead(_) => {
                     sum.goings.push(entry.at);
-                    if seen.end().is_some_and(|end| end.dead_reason().is_some()) {
-                        sum.verdicts.push("DEAD".to_owned());
-                    }
+                    sum.verdicts.push("DEAD".to_owned());
                 }
+                Happening::Gone(_) => sum.goings.push(entry.at),
                 _ => {}
             }
         }

@@ -46,7 +46,12 @@ pub(crate) enum Happening {
     },
     Doubtful(Snapshot),
     Heard(Snapshot),
-    Gone(Snapshot),
+    /// Silent for all of its time, and its process runs: it is given longer.
+    Spared(Evidence),
+    /// Evicted, on this evidence.
+    Dead(Evidence),
+    /// Its connection has ended otherwise.
+    Gone(ConnectionError),
     /// The process was stopped with SIGSTOP.
     Stopped,
     /// It runs again, by SIGCONT.
@@ -128,6 +133,11 @@ pub(crate) fn say(line: impl fmt::Display) {
     let _ = writeln!(io::stdout(), "{}", line.to_string().trim_end_matches(' '));
 }
 
+/// Whether a connection ended there.
+pub(crate) fn is_gone(happening: &Happening) -> bool {
+    matches!(happening, Happening::Dead(_) | Happening::Gone(_))
+}
+
 #[derive(Clone, Copy)]
 pub(crate) enum Colour {
     None,
@@ -191,13 +201,14 @@ impl Line {
                     rtt.unwrap_or_default(),
                 )
             }
-            Happening::Gone(seen) => match seen.end() {
-                Some(ConnectionError::Dead { evidence, .. }) => {
-                    (Colour::Bad, "DEAD, evicted".to_owned(), words(evidence))
-                }
-                Some(ConnectionError::LocalClose) | None => return None,
-                Some(end) => (Colour::Bad, "gone, evicted".to_owned(), end.to_string()),
-            },
+            Happening::Spared(evidence) => (
+                Colour::Late,
+                "overdue, given longer".to_owned(),
+                words(evidence),
+            ),
+            Happening::Dead(evidence) => (Colour::Bad, "DEAD, evicted".to_owned(), words(evidence)),
+            Happening::Gone(ConnectionError::LocalClose) => return None,
+            Happening::Gone(end) => (Colour::Bad, "gone, evicted".to_owned(), end.to_string()),
             Happening::Stopped => (
                 Colour::Stage,
                 "(SIGSTOP)".to_owned(),

@@ -4,13 +4,12 @@
 
 use std::time::{Duration, Instant};
 
-use protobuf::well_known_types::wrappers::{BytesValue, Int64Value};
 use tokio::time::timeout;
 use ttrpc_keepalive::{Client, DeadReason, Error, Keepalive, State, Support, Verdict};
 
 use crate::process::Process;
 use crate::report::{NEWEST, Report, World, claim};
-use crate::service::{UNARY, int, zeros};
+use crate::service::{int, unary_of, zeros};
 use crate::to_go::say;
 use crate::{Result, print};
 
@@ -141,7 +140,7 @@ async fn alive(world: &World, server: &GoServer) -> Result<String> {
 async fn slow(world: &World, server: &GoServer) -> Result<String> {
     let (_server, client) = pair(world, server).await?;
     let request = int(3000);
-    let call = client.call::<_, Int64Value>(UNARY, "Sleep", &request);
+    let call = unary_of(&client).sleep(&request);
     let error = call
         .timeout(Duration::from_millis(500))
         .await
@@ -165,7 +164,7 @@ async fn unresponsive(world: &World, server: &GoServer) -> Result<String> {
     say(&client, "first").await?;
     server.stop().await?;
     let request = int(1);
-    let call = client.call::<_, Int64Value>(UNARY, "Sleep", &request);
+    let call = unary_of(&client).sleep(&request);
     let error = call
         .timeout(Duration::from_secs(2))
         .await
@@ -187,9 +186,7 @@ async fn frozen(world: &World, server: &GoServer) -> Result<String> {
     let (server, client) = pair(world, server).await?;
     server.stop().await?;
     let begin = Instant::now();
-    let reply = client
-        .call::<_, Int64Value>(UNARY, "Sleep", &int(60_000))
-        .await;
+    let reply = unary_of(&client).sleep(&int(60_000)).await;
     convicted(
         &reply.err().ok_or("it was answered")?,
         DeadReason::Silent,
@@ -201,9 +198,7 @@ async fn full(world: &World, server: &GoServer) -> Result<String> {
     let (server, client) = pair(world, server).await?;
     server.stop().await?;
     let begin = Instant::now();
-    let reply = client
-        .call::<_, BytesValue>(UNARY, "Bytes", &zeros(3 << 20))
-        .await;
+    let reply = unary_of(&client).bytes(&zeros(3 << 20)).await;
     convicted(
         &reply.err().ok_or("it was answered")?,
         DeadReason::NotReading,

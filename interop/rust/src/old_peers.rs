@@ -17,7 +17,7 @@ use ttrpc_keepalive_nri::services::{self, plugin_names};
 use crate::Result;
 use crate::process::Process;
 use crate::report::{World, claim};
-use crate::service::{UNARY, int};
+use crate::service::{int, unary_of};
 use crate::to_go::say;
 
 /// How long a handler sleeps, in milliseconds. A plugin's sleeps as long for a container that is called slow.
@@ -156,7 +156,7 @@ impl Pair {
     /// A call that takes its handler 3 s.
     pub(crate) fn sleep(&self) -> Call<Int64Value> {
         if self.kind != Kind::Plugin {
-            return self.client.call(UNARY, "Sleep", &int(ASLEEP));
+            return unary_of(&self.client).sleep(&int(ASLEEP));
         }
         let (service, method) = (plugin_names::SERVICE, plugin_names::CREATE_CONTAINER);
         self.client.call(service, method, &create("slow"))

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use protobuf::well_known_types::wrappers::Int64Value;
 use ttrpc_keepalive::{Client, Keepalive, State, Support};
 
 use crate::Result;
 use crate::process::Process;
 use crate::report::{Report, World, claim};
-use crate::service::{STREAMS, int};
+use crate::service::{int, streams_of};
 use crate::to_go::{say, sleep_for};
 
 /// Name and program. The crates' versions are those in `Cargo.lock`.
@@ -52,9 +51,7 @@ async fn calls(world: &World, program: &str) -> Result<String> {
         say(&client, value).await?;
     }
     let request = int(100);
-    let mut numbers = client
-        .server_stream::<_, Int64Value>(STREAMS, "Count", &request)
-        .await?;
+    let mut numbers = streams_of(&client).count(&request).await?;
     let mut want = 0;
     while let Some(number) = numbers.next().await {
         let number = number?.value;

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use protobuf::Message;
-use protobuf::well_known_types::wrappers::{BytesValue, Int64Value, StringValue};
+use protobuf::well_known_types::wrappers::StringValue;
 use ttrpc_keepalive::{Client, Code, Error, Keepalive, LateOutcome, State, Support, Verdict};
 
 use crate::Result;
 use crate::process::Process;
 use crate::report::{NEWEST, Report, World, claim};
-use crate::service::{STREAMS, UNARY, int, text, zeros};
+use crate::service::{UNARY, int, streams_of, text, unary_of, zeros};
 
 const MAX: usize = 4 << 20;
 
@@ -60,7 +60,7 @@ async fn pair(world: &World, version: &str, keepalive: Keepalive) -> Result<(Pro
 pub(crate) async fn say(client: &Client, value: &str) -> Result<()> {
     let limit = Duration::from_secs(20);
     let request = text(value);
-    let call = client.call::<_, StringValue>(UNARY, "Say", &request);
+    let call = unary_of(client).say(&request);
     let reply = call.timeout(limit).await?;
     claim!(
         reply.value == value,
@@ -80,18 +80,14 @@ async fn unary(world: &World) -> Result<String> {
 
 async fn client_stream(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
-    let (numbers, sum) = client
-        .client_stream::<Int64Value, Int64Value>(STREAMS, "Sum")
-        .await?;
+    let (numbers, sum) = streams_of(&client).sum().await?;
     for number in 0..1000 {
         numbers.send(&int(number)).await?;
     }
     numbers.finish();
     let sum = sum.await?.value;
     claim!(sum == 499_500, "the sum is {sum}");
-    let (numbers, sum) = client
-        .client_stream::<Int64Value, Int64Value>(STREAMS, "Sum")
-        .await?;
+    let (numbers, sum) = streams_of(&client).sum().await?;
     numbers.finish();
     let sum = sum.await?.value;
     claim!(sum == 0, "the sum of none is {sum}");
@@ -101,9 +97,7 @@ async fn client_stream(world: &World) -> Result<String> {
 async fn server_stream(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
     for limit in [1000, 0] {
-        let mut numbers = client
-            .server_stream::<_, Int64Value>(STREAMS, "Count", &int(limit))
-            .await?;
+        let mut numbers = streams_of(&client).count(&int(limit)).await?;
         let mut want = 0;
         while let Some(number) = numbers.next().await {
             let number = number?.value;
@@ -117,7 +111,7 @@ async fn server_stream(world: &World) -> Result<String> {
 
 async fn bidi(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
-    let chat = client.bidi_stream::<StringValue, StringValue>(STREAMS, "Chat");
+    let chat = streams_of(&client).chat();
     let (ours, mut theirs) = chat.await?;
     let texts = ["", "one", &"x".repeat(1 << 20)];
     for value in texts.iter().cycle().take(300) {
@@ -138,8 +132,8 @@ async fn bidi(world: &World) -> Result<String> {
 async fn metadata(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
     let key = text("zone");
-    let reply = client
-        .call::<_, StringValue>(UNARY, "Metadata", &key)
+    let reply = unary_of(&client)
+        .metadata(&key)
         .metadata("zone", "one")
         .metadata("other", "three")
         .metadata("zone", "two")
@@ -153,7 +147,7 @@ async fn timeouts(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
     let nothing = text("");
     let limit = Duration::from_secs(30);
-    let remaining = || client.call::<_, Int64Value>(UNARY, "Remaining", &nothing);
+    let remaining = || unary_of(&client).remaining(&nothing);
     let left = remaining().timeout(limit).await?.value;
     let left = Duration::from_nanos(left.try_into()?);
     claim!(
@@ -175,7 +169,7 @@ async fn errors(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
     for code in (1..17).chain([999]) {
         let request = int(code);
-        let reply = client.call::<_, StringValue>(UNARY, "Fail", &request).await;
+        let reply = unary_of(&client).fail(&request).await;
         let error = reply.err().ok_or("a call that fails succeeds")?;
         let status = error
             .status()
@@ -204,7 +198,7 @@ async fn errors(world: &World) -> Result<String> {
             "{service} {method}: {reply:?}"
         );
     }
-    let chat = client.bidi_stream::<StringValue, StringValue>(STREAMS, "Chat");
+    let chat = streams_of(&client).chat();
     let (ours, mut theirs) = chat.await?;
     ours.send(&text("fail")).await?;
     let end = theirs.next().await.ok_or("the stream ended well")?;
@@ -222,11 +216,7 @@ fn code<T>(reply: &std::result::Result<T, Error>) -> Option<Code> {
 
 async fn oversize(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
-    let echo = async |size| {
-        client
-            .call::<_, BytesValue>(UNARY, "Bytes", &zeros(size))
-            .await
-    };
+    let echo = async |size| unary_of(&client).bytes(&zeros(size)).await;
     let largest = MAX - 40;
     let reply = echo(largest).await?;
     claim!(
@@ -242,7 +232,7 @@ async fn oversize(world: &World) -> Result<String> {
     say(&client, "still there").await?;
     // From 1.2.6 on the server ends the connection instead of sending too much.
     let too_much = int(i64::try_from(MAX)? + 1);
-    let reply = client.call::<_, BytesValue>(UNARY, "Grow", &too_much).await;
+    let reply = unary_of(&client).grow(&too_much).await;
     claim!(
         reply.as_ref().is_err_and(Error::is_connection),
         "too large an answer: {reply:?}"
@@ -254,7 +244,7 @@ async fn oversize(world: &World) -> Result<String> {
 async fn oversize_answer(world: &World) -> Result<String> {
     let (_server, client) = pair(world, "1.2.5", Keepalive::on_demand()).await?;
     let too_much = int(i64::try_from(MAX)? + 1);
-    let reply = client.call::<_, BytesValue>(UNARY, "Grow", &too_much).await;
+    let reply = unary_of(&client).grow(&too_much).await;
     claim!(
         matches!(reply, Err(Error::ResponseTooLarge(_))),
         "{reply:?}"
@@ -318,9 +308,7 @@ async fn shutdown(world: &World, wrap: &[&str]) -> Result<String> {
 }
 
 pub(crate) async fn sleep_for(client: &Client, ms: i64) -> Result<()> {
-    client
-        .call::<_, Int64Value>(UNARY, "Sleep", &int(ms))
-        .await?;
+    unary_of(client).sleep(&int(ms)).await?;
     Ok(())
 }
 
@@ -328,7 +316,7 @@ async fn late(world: &World) -> Result<String> {
     let (_server, client) = pair(world, NEWEST, Keepalive::on_demand()).await?;
     say(&client, "first").await?;
     let request = int(800);
-    let call = client.call::<_, Int64Value>(UNARY, "Sleep", &request);
+    let call = unary_of(&client).sleep(&request);
     let late = call.timeout(Duration::from_millis(100)).await;
     let error = late.err().ok_or("it was not late")?;
     claim!(error.is_deadline(), "{error}");
@@ -354,9 +342,7 @@ async fn repeated(world: &World) -> Result<String> {
     say(&client, "first").await?;
     let mut repeated = 0;
     for _ in 0..50 {
-        let (ours, reply) = client
-            .client_stream::<StringValue, StringValue>(STREAMS, "Refuse")
-            .await?;
+        let (ours, reply) = streams_of(&client).refuse().await?;
         for _ in 0..100 {
             if ours.send(&text("more")).await.is_err() {
                 break;
@@ -378,7 +364,7 @@ async fn not_reading(world: &World) -> Result<String> {
     server.stop().await?;
     let begin = Instant::now();
     let request = zeros(3 << 20);
-    let call = client.call::<_, BytesValue>(UNARY, "Bytes", &request);
+    let call = unary_of(&client).bytes(&request);
     let error = call
         .timeout(Duration::from_secs(1))
         .await

@@ -1,5 +1,5 @@
-//! Writes the clients and servers of ttrpc-rust and of tonic. No protoc is needed: ttrpc-codegen
-//! parses `proto/echo.proto` itself, and tonic is told the service here.
+//! Writes the clients and servers of this crate, of ttrpc-rust and of tonic. No protoc is needed: two
+//! parse `proto/echo.proto` themselves, and tonic is told the service here.
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +13,10 @@ fn main() -> std::io::Result<()> {
     println!("cargo::rustc-env=COMPILER={}", compiler()?);
     let folder = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let folder = Path::new(&folder);
+    ttrpc_keepalive_codegen::Codegen::new()
+        .input("proto/echo.proto")
+        .write(folder.join("ours"))
+        .map_err(std::io::Error::other)?;
     ttrpc_rust(&folder.join("ttrpc"), "ttrpc")?;
     ttrpc_rust(&folder.join("facade"), "ttrpc_keepalive_compat")?;
 

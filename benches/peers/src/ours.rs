@@ -1,17 +1,24 @@
 //! This crate, with each setting of keepalive.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::time::Duration;
 
 use protobuf::well_known_types::wrappers::BytesValue;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use ttrpc_keepalive::{
-    Client, Code, Context, Dispatch, Keepalive, Listener, Responses, Server, Service, Status,
+    Client, Code, Context, Dispatch, Keepalive, Listener, Responses, Server, Status,
 };
 
+use self::generated::echo_ttrpc::{Echo as Service, EchoClient, echo_service};
 use crate::Result;
 use crate::contender::{BURST, CALL_TIMEOUT, Contender, LATE, StreamOrder};
+
+#[allow(clippy::unwrap_used, reason = "rust-protobuf writes it")]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/ours/mod.rs"));
+}
 
 /// How both sides watch each other, and where handlers are polled first.
 pub(crate) trait Settings: Send + Sync + 'static {
@@ -62,7 +69,7 @@ impl Settings for Off {
 }
 
 pub(crate) struct Echo<S> {
-    client: Client,
+    client: EchoClient,
     request: BytesValue,
     settings: PhantomData<S>,
 }
@@ -77,20 +84,7 @@ impl<S: Settings> Contender for Echo<S> {
             .dispatch(S::dispatch())
             // For a burst.
             .handler_limit(BURST)
-            .service(
-                Service::new("bench.Echo", ())
-                    .unary(
-                        "Echo",
-                        |(), _, request: BytesValue| async move { Ok(request) },
-                    )
-                    .unary("Wait", |(), _, request: BytesValue| async move {
-                        sleep(LATE.1).await;
-                        Ok(request)
-                    })
-                    .server_stream("Repeat", move |(), context, request, responses| {
-                        repeat(context, request, responses)
-                    }),
-            )
+            .service(echo_service(Arc::new(Served)))
             .build()?;
         let listener = Listener::bind(address).await?;
         Ok(tokio::spawn(async move { server.serve(listener).await }))
@@ -102,24 +96,20 @@ impl<S: Settings> Contender for Echo<S> {
             .connect(address)
             .await?;
         Ok(Self {
-            client,
+            client: EchoClient::new(client),
             request: message(payload),
             settings: PhantomData,
         })
     }
 
     async fn echo(&self) -> Result<Vec<u8>> {
-        let call = self
-            .client
-            .call::<_, BytesValue>("bench.Echo", "Echo", &self.request);
+        let call = self.client.echo(&self.request);
         Ok(call.timeout(CALL_TIMEOUT).await?.value)
     }
 
     async fn stream(&self, order: StreamOrder) -> Result<()> {
         let request = message(order.to_payload());
-        let call = self
-            .client
-            .server_stream::<_, BytesValue>("bench.Echo", "Repeat", &request);
+        let call = self.client.repeat(&request);
         let mut messages = call.timeout(CALL_TIMEOUT).await?;
         let mut received = 0;
         while let Some(message) = messages.next().await {
@@ -130,9 +120,7 @@ impl<S: Settings> Contender for Echo<S> {
     }
 
     async fn late(&self) -> Result<bool> {
-        let call = self
-            .client
-            .call::<_, BytesValue>("bench.Echo", "Wait", &self.request);
+        let call = self.client.wait(&self.request);
         match call.timeout(LATE.0).await {
             Ok(_) => Ok(false),
             Err(error) if error.is_deadline() => Ok(true),
@@ -141,19 +129,35 @@ impl<S: Settings> Contender for Echo<S> {
     }
 }
 
-async fn repeat(
-    _: Context,
-    request: BytesValue,
-    responses: Responses<BytesValue>,
-) -> std::result::Result<(), Status> {
-    let order = StreamOrder::from_payload(&request.value)
-        .ok_or_else(|| Status::new(Code::INVALID_ARGUMENT, "not an order"))?;
-    let message = message(order.message());
-    for _ in 0..order.messages {
-        responses.send(&message).await?;
+struct Served;
+
+impl Service for Served {
+    async fn echo(&self, _: Context, request: BytesValue) -> Answer<BytesValue> {
+        Ok(request)
     }
-    Ok(())
+
+    async fn wait(&self, _: Context, request: BytesValue) -> Answer<BytesValue> {
+        sleep(LATE.1).await;
+        Ok(request)
+    }
+
+    async fn repeat(
+        &self,
+        _: Context,
+        request: BytesValue,
+        responses: Responses<BytesValue>,
+    ) -> Answer<()> {
+        let order = StreamOrder::from_payload(&request.value)
+            .ok_or_else(|| Status::new(Code::INVALID_ARGUMENT, "not an order"))?;
+        let message = message(order.message());
+        for _ in 0..order.messages {
+            responses.send(&message).await?;
+        }
+        Ok(())
+    }
 }
+
+type Answer<R> = std::result::Result<R, Status>;
 
 fn message(payload: Vec<u8>) -> BytesValue {
     let mut message = BytesValue::new();

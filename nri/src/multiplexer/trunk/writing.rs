@@ -19,6 +19,7 @@ impl State {
         if let Err(error) = self.check().and_then(|()| self.push(cx)) {
             return Moved::Done(Err(error));
         }
+        self.wakes[place] = false;
         if self.is_held(place) {
             return Moved::Pending;
         }
@@ -29,6 +30,7 @@ impl State {
         // write would be faster each time.
         let taken = self.take(place, slices).length;
         self.push_for_all(cx);
+        self.wakes[place] = false;
         Moved::Done(Ok(taken))
     }
 
@@ -122,6 +124,7 @@ impl State {
     ) -> Poll<io::Result<()>> {
         self.check()?;
         self.push(cx)?;
+        self.wakes[place] = false;
         if self.is_held(place) {
             return Poll::Pending;
         }

@@ -80,11 +80,11 @@
 //! of which more than 256 pieces wait. So:
 //!
 //! - a frame of up to 4096 bytes, header included, is one piece, alone or with others that fit as a whole;
-//! - a longer one is 4096 bytes, and then pieces of 64 KiB, in which nothing else stands;
+//! - a longer one is 4096 bytes, and then pieces of 128 KiB, in which nothing else stands;
 //! - a burst is 100 pieces at most: then the peer has a millisecond, or has answered.
 //!
-//! After each piece, or as many short ones as are no longer, it is the other connection's turn. So a
-//! PONG waits for one piece of 64 KiB at most, beside what the kernel holds, and a peer that reads
+//! After each piece, or as many short ones as have 64 KiB, it is the other connection's turn. So a
+//! PONG waits for one piece of 128 KiB at most, beside what the kernel holds, and a peer that reads
 //! slowly all the time is slow for both and *not reading* for none.
 //!
 //! On the way in a piece may have up to 4 MiB and 10 bytes, and pieces for other ids are dropped. Nothing
@@ -110,7 +110,7 @@
 //!
 //! # Memory
 //!
-//! For each stream one turn of each connection that is not written yet, 64 KiB each, and what waits
+//! For each stream one turn of each connection that is not written yet, 128 KiB each, and what waits
 //! for a connection that is not read. A quiet stream holds a few hundred bytes.
 //!
 //! [`ByteStream`]: ttrpc_keepalive::ByteStream

@@ -14,8 +14,11 @@ use super::trunk::{Place, SIDES};
 /// The longest piece that may hold more than the rest of one frame.
 const SHORT: usize = 4096;
 
-/// The longest piece. Another connection waits for one at most.
-const PIECE: usize = 64 << 10;
+/// The longest piece. Another connection waits for one at most, and each costs a read and a write.
+const PIECE: usize = 128 << 10;
+
+/// The most bytes of several pieces that go in one turn.
+const TURN: usize = 64 << 10;
 
 /// Room for the headers of a turn, in most cases.
 const HEADERS: usize = 64;
@@ -55,7 +58,7 @@ pub(super) struct Turn {
 
 impl Outgoing {
     /// Takes one turn of a connection from the front of the slices: one long piece, or several short
-    /// ones that take no longer.
+    /// ones of 64 KiB.
     pub(super) fn take(&mut self, place: Place, slices: &[IoSlice<'_>]) -> Turn {
         let from = self.pieces.len();
         let cutter = &mut self.cutters[place];
@@ -71,7 +74,7 @@ impl Outgoing {
         self.pieces.reserve(frames.left.min(PIECE) + HEADERS);
         loop {
             let (length, is_whole) = frames.piece(cutter);
-            if length == 0 || turn.length + length > PIECE {
+            if length == 0 || (turn.pieces > 0 && turn.length + length > TURN) {
                 break;
             }
             turn.length += length;

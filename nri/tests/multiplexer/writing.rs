@@ -78,16 +78,13 @@ async fn a_frame_of_up_to_4096_bytes_is_one_piece() {
 }
 
 #[tokio::test]
-async fn a_longer_frame_is_4096_bytes_and_then_pieces_of_64_kib() {
+async fn a_longer_frame_is_4096_bytes_and_then_pieces_of_128_kib() {
     let pieces = pieces_of(&[frame(1, 4087)]).await;
     assert_eq!(lengths(&pieces), [4096, 1]);
     let pieces = pieces_of(&[frame(1, 200_000)]).await;
-    assert_eq!(
-        lengths(&pieces),
-        [4096, 65536, 65536, 200_010 - 4096 - 131_072]
-    );
+    assert_eq!(lengths(&pieces), [4096, 131_072, 200_010 - 4096 - 131_072]);
     let pieces = pieces_of(&[frame(1, 4 << 20)]).await;
-    assert_eq!(pieces.len(), 1 + 64, "few enough for a queue of 256");
+    assert_eq!(pieces.len(), 1 + 32, "few enough for a queue of 256");
 }
 
 #[tokio::test]
@@ -133,7 +130,7 @@ proptest! {
             let pieces = pieces_of(&writes).await;
             assert_eq!(pieces.concat(), writes.concat());
             assert_eq!(read_by_go(&pieces), Some(frames.clone()), "{:?}", lengths(&pieces));
-            assert!(pieces.iter().all(|piece| piece.len() <= 64 << 10));
+            assert!(pieces.iter().all(|piece| piece.len() <= 128 << 10));
         });
     }
 
@@ -207,7 +204,7 @@ async fn connections_take_turns_between_the_pieces() {
     while let Some((id, _)) = peer.next().await {
         ids.push(id);
     }
-    assert_eq!(ids.len(), 2 * (1 + 32));
+    assert_eq!(ids.len(), 2 * (1 + 16));
     let turns = ids.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!(turns >= ids.len() - 3, "{ids:?}");
 }
@@ -234,7 +231,7 @@ async fn a_pong_waits_for_one_piece_of_the_other_connection_at_most() {
         }
     }
     // The rest of the one that was on its way, and the one behind it if that was taken before.
-    assert!(before <= 2 * (64 << 10), "{before}");
+    assert!(before <= 2 * (128 << 10), "{before}");
 }
 
 // A PING asks the process: it goes to one connection, and the queue of the other gets nothing.

@@ -3,8 +3,13 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
 
+use bytes::BytesMut;
 use proptest::prelude::*;
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep};
 use ttrpc_keepalive::Client;
 use ttrpc_keepalive::keepalive::Keepalive;
@@ -279,4 +284,58 @@ async fn a_turn_is_written_though_nobody_flushes_it_any_more() {
     assert_eq!(reading.await.unwrap().unwrap(), b"x");
     sleep(ms(1)).await;
     drop(plugin_service);
+}
+
+/// Counts how often it is called.
+#[derive(Default)]
+struct Calls(AtomicUsize);
+
+impl Wake for Calls {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// To be called once more it would be offered to another thread.
+#[tokio::test]
+async fn a_driver_is_not_called_for_a_turn_that_its_own_read_has_sent() {
+    let (connections, mut peer) = split(1000);
+    let mut connection = connections.plugin_service;
+    let calls = Arc::new(Calls::default());
+    let waker = Waker::from(Arc::clone(&calls));
+    let mut cx = Context::from_waker(&waker);
+    let bytes = frame(1, 1200);
+    let slices = [IoSlice::new(&bytes)];
+    assert!(connection.poll_write(&mut cx, &slices).is_ready());
+    assert!(
+        connection.poll_write(&mut cx, &slices).is_pending(),
+        "the turn has not left"
+    );
+    let mut sent = [0; 1000];
+    peer.stream.read_exact(&mut sent).await.unwrap();
+    assert_eq!(calls.0.swap(0, Ordering::Relaxed), 1, "there is room");
+    let mut received = BytesMut::new();
+    assert!(
+        connection
+            .poll_read(&mut cx, &mut received, 100)
+            .is_pending()
+    );
+    assert_eq!(calls.0.load(Ordering::Relaxed), 0);
+    assert!(
+        connection.poll_write(&mut cx, &slices).is_ready(),
+        "it has left"
+    );
+    // One that waits, and is not at work, is called.
+    assert!(connection.poll_write(&mut cx, &slices).is_pending());
+    let mut other = connections.runtime_service;
+    let mut rest = [0; 218 + 782];
+    peer.stream.read_exact(&mut rest).await.unwrap();
+    calls.0.store(0, Ordering::Relaxed);
+    let mut nobody = Context::from_waker(Waker::noop());
+    assert!(
+        other
+            .poll_read(&mut nobody, &mut received, 100)
+            .is_pending()
+    );
+    assert_eq!(calls.0.load(Ordering::Relaxed), 1);
 }

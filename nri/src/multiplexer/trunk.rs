@@ -227,10 +227,7 @@ impl State {
         self.absent[place] = false;
         self.came[place] = true;
         // What was taken of a connection that does not write now leaves all the same.
-        self.push_for_all(cx);
-        // Its driver writes behind the read. A task that is woken while it runs is offered to another thread,
-        // and a large message that goes from thread to thread costs twice as much.
-        self.wakes[place] = false;
+        self.push_for_all(place, cx);
         let read = self.read_some(place, cx, buffer, limit);
         if let Some((waiter, _)) = self.waiting.filter(|(waiter, _)| *waiter != place) {
             // It has come, and the wait begins anew or is over.

@@ -56,7 +56,7 @@ impl State {
         place: Place,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        self.push(cx)?;
+        self.push(place, cx)?;
         if self.is_held(place) {
             return Poll::Pending;
         }

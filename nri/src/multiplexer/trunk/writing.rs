@@ -16,10 +16,9 @@ impl State {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Moved {
-        if let Err(error) = self.check().and_then(|()| self.push(cx)) {
+        if let Err(error) = self.check().and_then(|()| self.push(place, cx)) {
             return Moved::Done(Err(error));
         }
-        self.wakes[place] = false;
         if self.is_held(place) {
             return Moved::Pending;
         }
@@ -29,8 +28,7 @@ impl State {
         // Its place in the row is taken now, whatever the stream says: another connection with much to
         // write would be faster each time.
         let taken = self.take(place, slices).length;
-        self.push_for_all(cx);
-        self.wakes[place] = false;
+        self.push_for_all(place, cx);
         Moved::Done(Ok(taken))
     }
 
@@ -72,7 +70,7 @@ impl State {
         }
         let turn = self.take(place, slices);
         let length = self.outgoing.pieces().len();
-        self.push_for_all(cx);
+        self.push_for_all(place, cx);
         self.keep(turn, length)
     }
 
@@ -105,7 +103,7 @@ impl State {
             return Some(Ok(()));
         }
         let offered = (self.transport.as_mut()?).try_send(self.outgoing.pieces())?;
-        Some(offered.map(|length| self.handle_written(length)))
+        Some(offered.map(|length| self.handle_written(length, None)))
     }
 
     /// A turn of which nothing was written is taken back: its bytes may be others the next time.
@@ -123,8 +121,7 @@ impl State {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         self.check()?;
-        self.push(cx)?;
-        self.wakes[place] = false;
+        self.push(place, cx)?;
         if self.is_held(place) {
             return Poll::Pending;
         }
@@ -139,14 +136,16 @@ impl State {
 
     /// The same in the turn of somebody who may have nothing to write: an error is met by the next who
     /// has.
-    pub(super) fn push_for_all(&mut self, cx: &mut Context<'_>) {
-        if let Err(error) = self.push(cx) {
+    pub(super) fn push_for_all(&mut self, place: Place, cx: &mut Context<'_>) {
+        if let Err(error) = self.push(place, cx) {
             self.write_error = Some(error);
         }
     }
 
-    /// Writes what was taken of both.
-    pub(super) fn push(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+    /// Writes what was taken of both, in the turn of this connection's driver, which writes behind its
+    /// reads and sees what came of it: it is not called. A task that is woken while it runs is offered to another thread, and a large message
+    /// that goes from thread to thread costs twice as much.
+    pub(super) fn push(&mut self, place: Place, cx: &mut Context<'_>) -> io::Result<()> {
         if let Some(error) = self.write_error.take() {
             return Err(error);
         }
@@ -158,13 +157,13 @@ impl State {
                     return Ok(());
                 }
                 Poll::Ready(Ok(0)) => return Err(ErrorKind::WriteZero.into()),
-                Poll::Ready(written) => self.handle_written(written?),
+                Poll::Ready(written) => self.handle_written(written?, Some(place)),
             }
         }
         Ok(())
     }
 
-    fn handle_written(&mut self, length: usize) {
+    fn handle_written(&mut self, length: usize, runs: Option<Place>) {
         if mem::take(&mut self.refused) {
             self.heard = Some(Instant::now());
         }
@@ -172,7 +171,7 @@ impl State {
         for place in 0..SIDES {
             if self.waits[place] && !self.outgoing.holds(place) {
                 self.waits[place] = false;
-                self.wakes[place] = true;
+                self.wakes[place] |= runs != Some(place);
             }
         }
     }

@@ -123,30 +123,26 @@ async fn a_limit_of_nothing_is_over_at_once() {
     client.closed().await;
 }
 
+fn request(id: u32, timeout_nano: i64) -> Vec<u8> {
+    let head = RequestHead {
+        service: "demo.Echo",
+        method: "Say",
+        timeout_nano,
+        metadata: &[],
+    };
+    encode_request(id, Flags::NONE, &head, &text("hello")).unwrap()
+}
+
 // What a peer says of its own time.
 #[tokio::test(start_paused = true)]
 async fn a_peer_may_say_any_time_that_a_frame_can_hold() {
     let mut peer = served(patient(secs(60), DriverThread::Shared));
     for (id, timeout_nano) in (1..).step_by(2).zip([i64::MAX, i64::MAX - 1, 1 << 62, 0]) {
-        let head = RequestHead {
-            service: "demo.Echo",
-            method: "Say",
-            timeout_nano,
-            metadata: &[],
-        };
-        let request = encode_request(id, Flags::NONE, &head, &text("hello")).unwrap();
-        peer.send(request).await;
+        peer.send(request(id, timeout_nano)).await;
         assert_eq!(code(&mut peer, id).await, Code::OK, "{timeout_nano}");
     }
     for (id, timeout_nano) in (101..).step_by(2).zip([-1, i64::MIN, i64::MIN + 1]) {
-        let head = RequestHead {
-            service: "demo.Echo",
-            method: "Say",
-            timeout_nano,
-            metadata: &[],
-        };
-        let request = encode_request(id, Flags::NONE, &head, &text("hello")).unwrap();
-        peer.send(request).await;
+        peer.send(request(id, timeout_nano)).await;
         let code = code(&mut peer, id).await;
         assert_eq!(code, Code::DEADLINE_EXCEEDED, "{timeout_nano}");
     }

@@ -142,9 +142,9 @@ impl State {
         }
     }
 
-    /// Writes what was taken of both, in the turn of this connection's driver, which writes behind its
-    /// reads and sees what came of it: it is not called. A task that is woken while it runs is offered to another thread, and a large message
-    /// that goes from thread to thread costs twice as much.
+    /// Writes what was taken of both, in the turn of this connection's driver. It writes behind its reads and
+    /// sees what came of it, so it is not called: a task that is woken while it runs is offered to another
+    /// thread, and a large message that goes from thread to thread costs twice as much.
     pub(super) fn push(&mut self, place: Place, cx: &mut Context<'_>) -> io::Result<()> {
         if let Some(error) = self.write_error.take() {
             return Err(error);
